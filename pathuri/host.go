@@ -1,0 +1,111 @@
+package pathuri
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"unicode"
+)
+
+// localhost as an authority means none.
+const localhost = "localhost"
+
+// maxHost bounds a host name, as DNS does.
+const maxHost = 255
+
+// parseHost makes the authority of a URI canonical; localhost becomes "".
+func parseHost(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	if strings.IndexByte(text, '@') >= 0 {
+		return "", errors.New("a path URI has no user name")
+	}
+	if text[0] == '[' {
+		return parseIPv6(text)
+	}
+	if isDrive(text) {
+		return "", fmt.Errorf("the drive stands where the host goes: want file:///%s/", text)
+	}
+	if strings.IndexByte(text, ':') >= 0 {
+		return "", errors.New("a path URI has no port")
+	}
+	text, err := unescape(text)
+	if err != nil {
+		return "", err
+	}
+	host, err := plainHost(text)
+	if host == localhost {
+		host = ""
+	}
+	return host, err
+}
+
+func parseIPv6(text string) (string, error) {
+	inner, ok := strings.CutSuffix(text[1:], "]")
+	addr, err := netip.ParseAddr(inner)
+	if !ok || err != nil || !addr.Is6() || addr.Zone() != "" {
+		return "", fmt.Errorf("host %q is no IPv6 address", text)
+	}
+	return "[" + addr.String() + "]", nil
+}
+
+// plainHost returns the one spelling that a host name has in a URI: lower case, labels that are not ASCII in
+// Punycode. It knows no Unicode normalisation, so it refuses names that could need it; they can be written in
+// their xn-- form.
+func plainHost(name string) (string, error) {
+	if len(name) > maxHost {
+		return "", errors.New("the host name is too long")
+	}
+	labels := strings.Split(name, ".")
+	for i, label := range labels {
+		if label == "" {
+			return "", fmt.Errorf("host %q has an empty label", name)
+		}
+		ascii := true
+		runes := []rune(label)
+		for j, r := range runes {
+			low := unicode.ToLower(r)
+			if !hostRune(r, low) {
+				return "", fmt.Errorf("host %q: %q cannot stand in a host", name, r)
+			}
+			runes[j], ascii = low, ascii && low < 0x80
+		}
+		if labels[i] = string(runes); !ascii {
+			labels[i] = acePrefix + punyEncode(runes)
+		}
+	}
+	host := strings.Join(labels, ".")
+	if len(host) > maxHost {
+		return "", errors.New("the host name is too long")
+	}
+	return host, nil
+}
+
+func hostRune(r, low rune) bool {
+	if r < 0x80 {
+		return isLetter(byte(r)) || strings.IndexByte("0123456789-._~!$&'()+,;=", byte(r)) >= 0
+	}
+	return low >= 0x80 && r != unicode.ReplacementChar && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}
+
+// nativeHost spells a canonical host as people and Windows do: Punycode labels in Unicode, if that can be undone.
+func nativeHost(host string) string {
+	if !strings.Contains(host, acePrefix) {
+		return host
+	}
+	labels := strings.Split(host, ".")
+	for i, label := range labels {
+		if code, ok := strings.CutPrefix(label, acePrefix); ok {
+			if name, ok := punyDecode(code); ok {
+				labels[i] = name
+			}
+		}
+	}
+	name := strings.Join(labels, ".")
+	if back, err := plainHost(name); err != nil || back != host {
+		return host
+	}
+	return name
+}
