@@ -1,0 +1,333 @@
+// Package wire is the native protocol: one call is one exchange on a yamux stream, HEAD, bytes, END.
+//
+// PROTOCOL.md describes it for a second implementer. A [Conn] carries calls both of whose directions end with
+// END; a connection that ends without it is [ErrCut], never a short success. Streams, flow control and
+// back pressure per call come from yamux and an application credit above it.
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// The times of a connection.
+const (
+	helloWithin    = 10 * time.Second // an unauthenticated connection lives this long
+	pingAfter      = 15 * time.Second // of silence
+	deadAfter      = 45 * time.Second // of silence
+	maxIdleStreams = 64               // kept for reuse by a client
+	maxCalls       = 4096             // in flight on one connection
+	maxEarly       = 64               // streams of a connection whose HELLO has not been accepted
+)
+
+// Handler serves the calls of a connection's peer. What it returns becomes the END of the call unless it has
+// sent one. ctx ends when the call is cut. Each call has its own goroutine.
+type Handler func(ctx context.Context, call *Call) error
+
+// Conn is one connection. A client opens calls on it, a server serves them. It is safe for concurrent use.
+type Conn struct {
+	transport *transport
+	session   *yamux.Session
+	window    uint32
+
+	ctx    context.Context // ends, with the cause, when the connection does
+	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup // every goroutine of the connection
+	ping   chan struct{}
+
+	// Server.
+	handler Handler
+	accept  func(context.Context, Hello) (Welcome, error)
+	greeted chan struct{} // closed when HELLO was answered
+	refused error         // why HELLO was refused; read after greeted
+
+	mu     sync.Mutex
+	idle   []*stream // of a client, last used last
+	calls  int       // in flight
+	closed bool
+	helloD bool // a HELLO has been seen
+}
+
+// Client makes a connection that opens calls on c, which it closes in the end. The first call has to be Hello.
+func Client(c net.Conn) (*Conn, error) { return newConn(c, yamux.Client) }
+
+// Server makes a connection that serves the calls of the peer on c, which it closes in the end. accept
+// answers the HELLO, which has to be the peer's first call; until it has accepted, other calls wait.
+func Server(c net.Conn, accept func(context.Context, Hello) (Welcome, error), handler Handler) (*Conn, error) {
+	s, err := newConn(c, func(t io.ReadWriteCloser, config *yamux.Config) (*yamux.Session, error) {
+		t.(*transport).budget.Store(unauthenticatedBytes)
+		return yamux.Server(t, config)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.accept, s.handler, s.greeted = accept, handler, make(chan struct{})
+	s.tasks.Go(s.serve)
+	s.tasks.Go(s.awaitHello)
+	return s, nil
+}
+
+func newConn(nc net.Conn, open func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) (*Conn, error) {
+	window := tune(nc)
+	config := yamux.DefaultConfig()
+	config.EnableKeepAlive = false
+	config.ConnectionWriteTimeout = 5 * time.Minute
+	config.StreamOpenTimeout = 0
+	config.StreamCloseTimeout = 30 * time.Second
+	config.MaxStreamWindowSize = window
+	config.LogOutput, config.Logger = nil, log.New(io.Discard, "", 0)
+	t := newTransport(nc)
+	session, err := open(t, config)
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("start multiplexing: %w", err)
+	}
+	c := &Conn{transport: t, session: session, window: window, ping: make(chan struct{}, 1)}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.tasks.Go(c.watch)
+	c.tasks.Go(c.pinger)
+	return c, nil
+}
+
+// Done is closed when the connection has ended; Err then tells why.
+func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
+
+// Err is nil while the connection lives.
+func (c *Conn) Err() error { return context.Cause(c.ctx) }
+
+// Silence is how long no byte has come.
+func (c *Conn) Silence() time.Duration { return time.Since(c.transport.lastReceived()) }
+
+// LastReceived is when a byte last came.
+func (c *Conn) LastReceived() time.Time { return c.transport.lastReceived() }
+
+// Ping asks the peer for a sign of life, which ends the silence; it does not wait.
+func (c *Conn) Ping() {
+	select {
+	case c.ping <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the connection and every call on it, and waits for its goroutines. It is idempotent.
+func (c *Conn) Close() error { return c.CloseWith(net.ErrClosed) }
+
+// CloseWith is Close with a cause, which the calls that are cut show.
+func (c *Conn) CloseWith(cause error) error {
+	c.end(cause)
+	c.tasks.Wait()
+	return nil
+}
+
+// end ends the connection without waiting: whoever notices first.
+func (c *Conn) end(cause error) {
+	c.mu.Lock()
+	already := c.closed
+	c.closed = true
+	c.idle = nil
+	c.mu.Unlock()
+	if already {
+		return
+	}
+	c.cancel(cause)
+	c.transport.Close() // first: yamux's own Close waits for a goroutine that may sit in a write
+	c.session.Close()
+}
+
+// watch ends the connection when yamux does, or when the peer is silent for too long.
+func (c *Conn) watch() {
+	timer := time.NewTimer(pingAfter)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.session.CloseChan():
+			c.end(ErrCut)
+			return
+		case <-timer.C:
+			silence := c.Silence()
+			switch {
+			case silence >= deadAfter:
+				c.end(fmt.Errorf("%w: no byte for %v", ErrCut, silence.Round(time.Second)))
+				return
+			case silence >= pingAfter:
+				c.Ping()
+				timer.Reset(min(pingAfter, deadAfter-silence))
+			default:
+				timer.Reset(pingAfter - silence)
+			}
+		}
+	}
+}
+
+// pinger has the one goroutine that may wait for a ping to be sent and answered.
+func (c *Conn) pinger() {
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.ping:
+			c.session.Ping() //nolint:errcheck // the answer counts as received bytes; the lack of one is silence
+		}
+	}
+}
+
+func (c *Conn) serve() {
+	for early := 0; ; {
+		y, err := c.session.AcceptStream()
+		if err != nil {
+			c.end(ErrCut)
+			return
+		}
+		if early <= maxEarly {
+			select {
+			case <-c.greeted:
+			default:
+				early++
+			}
+		}
+		if early == maxEarly+1 {
+			c.end(fmt.Errorf("%w: over %d streams before HELLO was accepted", Unauthenticated, maxEarly))
+			return
+		}
+		s := newStream(c, y)
+		c.tasks.Go(s.read)
+	}
+}
+
+// awaitHello closes a connection whose HELLO has not been accepted in time.
+func (c *Conn) awaitHello() {
+	timer := time.NewTimer(helloWithin)
+	defer timer.Stop()
+	select {
+	case <-c.ctx.Done():
+	case <-timer.C:
+		c.end(fmt.Errorf("%w: no HELLO within %v", Unauthenticated, helloWithin))
+	case <-c.greeted:
+		if c.refused == nil {
+			return
+		}
+		// The refusal is on its way; the client closes when it has read it.
+		timer.Reset(time.Second)
+		select {
+		case <-c.ctx.Done():
+		case <-timer.C:
+			c.end(c.refused)
+		}
+	}
+}
+
+func (c *Conn) settleHello(refused error) {
+	c.refused = refused
+	close(c.greeted)
+}
+
+// dispatch serves one call of the peer: HELLO first, everything else behind it.
+func (c *Conn) dispatch(ctx context.Context, call *Call) error {
+	if call.method == helloMethod {
+		c.mu.Lock()
+		again := c.helloD
+		c.helloD = true
+		c.mu.Unlock()
+		if again {
+			return fmt.Errorf("%w: a second HELLO on a connection", Invalid)
+		}
+		err := c.hello(ctx, call)
+		if err != nil {
+			err = call.fail(err) // before the other calls fail, so that it is the first answer
+			c.settleHello(err)
+		}
+		return nil
+	}
+	select {
+	case <-c.greeted:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if c.refused != nil {
+		return c.refused
+	}
+	return c.handler(ctx, call)
+}
+
+// admit counts a call of the peer in, if the limit allows.
+func (c *Conn) admit(delta int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if delta > 0 && c.calls >= maxCalls {
+		return false
+	}
+	c.calls += delta
+	return true
+}
+
+// stream returns a stream for the next call of a client: an idle one, or a new one.
+func (c *Conn) stream() (*stream, error) {
+	c.mu.Lock()
+	if n := len(c.idle); n > 0 {
+		s := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		c.mu.Unlock()
+		return s, nil
+	}
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return nil, c.Err()
+	}
+	y, err := c.session.OpenStream()
+	if err != nil {
+		if cause := c.Err(); cause != nil {
+			err = cause
+		}
+		if errors.Is(err, yamux.ErrSessionShutdown) {
+			err = ErrCut
+		}
+		return nil, err
+	}
+	s := newStream(c, y)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed { // tasks may be waited for already
+		y.Close()
+		return nil, c.Err()
+	}
+	c.tasks.Go(s.read)
+	return s, nil
+}
+
+// recycle keeps a stream for the next call.
+func (c *Conn) recycle(s *stream) {
+	c.mu.Lock()
+	keep := !c.closed && len(c.idle) < maxIdleStreams
+	if keep {
+		c.idle = append(c.idle, s)
+	}
+	c.mu.Unlock()
+	if !keep {
+		s.cut(errIdle)
+	}
+}
+
+// forget takes a stream that has ended out of the idle ones.
+func (c *Conn) forget(s *stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, idle := range c.idle {
+		if idle == s {
+			c.idle = append(c.idle[:i], c.idle[i+1:]...)
+			return
+		}
+	}
+}
+
+var errIdle = errors.New("idle stream closed")

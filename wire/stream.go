@@ -1,0 +1,172 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// stream carries calls one after another. Its reader goroutine, which owns it, never waits for a consumer:
+// what a call may queue is bounded by the credit it gave.
+type stream struct {
+	conn *Conn
+	y    *yamux.Stream
+	d    *decoder
+
+	wmu sync.Mutex // one frame at a time; whoever waits for it is freed when the stream is cut
+
+	mu   sync.Mutex
+	call *Call // the current one, nil between calls
+	dead error // why the stream can carry no more
+}
+
+func newStream(c *Conn, y *yamux.Stream) *stream {
+	return &stream{conn: c, y: y, d: newDecoder(y)}
+}
+
+// read is the reader goroutine: it ends when the stream does, and is the one that closes it.
+func (s *stream) read() {
+	err := s.frames()
+	s.cut(err)
+	s.conn.forget(s)
+	s.y.Close()
+}
+
+func (s *stream) frames() error {
+	for {
+		f, err := s.d.next()
+		if err != nil {
+			if errors.Is(err, errProtocol) {
+				return fmt.Errorf("%w: %w", ErrCut, err)
+			}
+			return ErrCut
+		}
+		if err := s.frame(f); err != nil {
+			return fmt.Errorf("%w: %w", ErrCut, err)
+		}
+	}
+}
+
+// frame handles one frame of the peer.
+func (s *stream) frame(f frame) error {
+	s.mu.Lock()
+	call := s.call
+	s.mu.Unlock()
+	if f.kind == kindHead && s.conn.handler != nil {
+		if call != nil && !call.over() {
+			return fmt.Errorf("%w: HEAD in the middle of a call", errProtocol)
+		}
+		return s.incoming(f.payload)
+	}
+	if call == nil {
+		if f.kind == kindData {
+			putBuffer(f.payload)
+		}
+		return fmt.Errorf("%w: a frame outside of a call", errProtocol)
+	}
+	return call.receive(f)
+}
+
+// head is a call's HEAD, as the caller sends it.
+type head struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Op     uint64          `json:"op,omitempty"`
+	Acked  uint64          `json:"acked,omitempty"`
+}
+
+// incoming starts serving a call.
+func (s *stream) incoming(payload []byte) error {
+	var h head
+	if err := json.Unmarshal(payload, &h); err != nil {
+		return fmt.Errorf("%w: HEAD: %w", errProtocol, err)
+	}
+	call := newCall(s)
+	call.method, call.params, call.op, call.acknowledged = h.Method, h.Params, h.Op, h.Acked
+	s.mu.Lock()
+	s.call = call
+	s.mu.Unlock()
+	s.conn.tasks.Go(func() { s.serve(call) })
+	return nil
+}
+
+// serve is the goroutine of one call on the server.
+func (s *stream) serve(call *Call) {
+	ctx, cancel := context.WithCancelCause(s.conn.ctx)
+	defer cancel(nil)
+	call.onCut(cancel)
+	if !s.conn.admit(+1) {
+		call.fail(fmt.Errorf("%w: %d calls are in flight on this connection", Limit, maxCalls))
+		return
+	}
+	defer s.conn.admit(-1)
+	if err := s.conn.dispatch(ctx, call); err != nil {
+		call.fail(err)
+	} else {
+		call.End(nil) //nolint:errcheck // a cut is the caller's to notice
+	}
+	call.discard()
+}
+
+// begin makes call the stream's current one, unless the stream has died.
+func (s *stream) begin(call *Call) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead != nil {
+		return s.dead
+	}
+	s.call = call
+	return nil
+}
+
+// cut makes the stream carry nothing more and tells its call. The reader goroutine closes it.
+func (s *stream) cut(err error) {
+	s.mu.Lock()
+	if s.dead != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.dead = err
+	call := s.call
+	s.mu.Unlock()
+	// Both wake whoever waits inside yamux; neither waits itself.
+	s.y.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // never fails
+	s.y.SetReadDeadline(time.Unix(1, 0))  //nolint:errcheck // never fails
+	if call != nil {
+		if cause := s.conn.Err(); cause != nil && errors.Is(err, ErrCut) {
+			if errors.Is(cause, ErrCut) {
+				err = cause
+			} else {
+				err = fmt.Errorf("%w: %w", ErrCut, cause)
+			}
+		}
+		call.cutBy(err)
+	}
+}
+
+// write sends whole frames. Any error is final for the stream.
+func (s *stream) write(b []byte) error {
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	return s.writeLocked(b)
+}
+
+func (s *stream) writeLocked(b []byte) error {
+	s.mu.Lock()
+	dead := s.dead
+	s.mu.Unlock()
+	if dead != nil {
+		return dead
+	}
+	if _, err := s.y.Write(b); err != nil {
+		err = fmt.Errorf("%w: %w", ErrCut, err)
+		s.cut(err)
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package wire
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	yamuxHeader = 12 // version(1) type(1) flags(2) stream(4) length(4)
+
+	// unauthenticatedBytes is how much of a connection the server reads before HELLO is accepted.
+	unauthenticatedBytes = 256 << 10
+)
+
+// transport is the byte stream below yamux. It sends a yamux header and its body in one write (yamux makes
+// two), notes when bytes last came, and bounds what an unauthenticated peer may send.
+type transport struct {
+	net.Conn
+	vectored bool // the connection writes buffers with one system call
+	held     [yamuxHeader]byte
+	holds    bool
+	joined   []byte
+
+	received atomic.Int64 // time of the last received byte, UnixNano
+	budget   atomic.Int64 // bytes that may still be read; negative: no bound
+}
+
+func newTransport(c net.Conn) *transport {
+	t := &transport{Conn: c}
+	switch c.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		t.vectored = true
+	}
+	t.received.Store(time.Now().UnixNano())
+	t.budget.Store(-1)
+	return t
+}
+
+func (t *transport) Read(b []byte) (int, error) {
+	if budget := t.budget.Load(); budget >= 0 {
+		if budget == 0 {
+			return 0, fmt.Errorf("%w: over %d bytes before HELLO was accepted", Unauthenticated, unauthenticatedBytes)
+		}
+		b = b[:min(int64(len(b)), budget)]
+	}
+	n, err := t.Conn.Read(b)
+	if n > 0 {
+		t.received.Store(time.Now().UnixNano())
+		for {
+			budget := t.budget.Load()
+			if budget < 0 || t.budget.CompareAndSwap(budget, budget-int64(n)) {
+				break
+			}
+		}
+	}
+	return n, err
+}
+
+// Write is called by yamux's one sending goroutine: a header, then its body if it has one.
+func (t *transport) Write(b []byte) (int, error) {
+	if !t.holds {
+		const data = 0
+		if len(b) == yamuxHeader && b[1] == data && binary.BigEndian.Uint32(b[8:]) > 0 {
+			copy(t.held[:], b)
+			t.holds = true
+			return len(b), nil
+		}
+		return t.Conn.Write(b)
+	}
+	t.holds = false
+	if t.vectored {
+		buffers := net.Buffers{t.held[:], b}
+		n, err := buffers.WriteTo(t.Conn)
+		return max(0, int(n)-yamuxHeader), err
+	}
+	t.joined = append(append(t.joined[:0], t.held[:]...), b...)
+	n, err := t.Conn.Write(t.joined)
+	return max(0, n-yamuxHeader), err
+}
+
+// Close closes at once: closing TLS politely would wait for a peer that no longer reads, and the END rule
+// makes the politeness needless.
+func (t *transport) Close() error {
+	if c, ok := t.Conn.(*tls.Conn); ok {
+		return c.NetConn().Close()
+	}
+	return t.Conn.Close()
+}
+
+func (t *transport) lastReceived() time.Time { return time.Unix(0, t.received.Load()) }
+
+// tune sets the socket options and returns the window that suits the connection.
+func tune(c net.Conn) uint32 {
+	for {
+		inner, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		c = inner.NetConn()
+	}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return minWindow
+	}
+	tcp.SetNoDelay(true) //nolint:errcheck // it is Go's default, and only slower without
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return minWindow
+	}
+	return windowFor(tuneSocket(raw))
+}
+
+// The receive window of a stream.
+const (
+	minWindow = 1 << 20
+	maxWindow = 16 << 20
+	// reserve is the part of the window that DATA never fills, so that CONTROL and END always fit.
+	reserve = 192 << 10
+	// initialCredit is the credit of every direction until an ack raises it.
+	initialCredit = minWindow - reserve
+)
+
+// windowFor is twice what a path of 1 Gbit/s and this round trip holds, within bounds.
+func windowFor(roundTrip time.Duration) uint32 {
+	const bytesPerSecond = 125e6
+	return uint32(min(max(2*roundTrip.Seconds()*bytesPerSecond, minWindow), maxWindow))
+}
+
+var _ io.ReadWriteCloser = (*transport)(nil)
