@@ -10,10 +10,10 @@ package env
 
 import (
 	"context"
-	"errors"
 	"net"
 
 	"waldo/pathuri"
+	"waldo/wire"
 )
 
 // Env is one machine (or container): its processes, its files, its network, what it is.
@@ -68,25 +68,26 @@ const (
 	AbilityDial     = "dial"     // Dialer
 )
 
-// The errors of the contract beyond those of io/fs, context and errors. They keep their identity across a wire.
-var (
+// The errors of the contract beyond those of io/fs, context and errors. They are codes of the wire, so that
+// errors.Is finds them on either end of it.
+const (
 	// ErrUnknownProcess says that no process has this id (or its record has been let go).
-	ErrUnknownProcess = errors.New("unknown process")
+	ErrUnknownProcess = wire.UnknownProcess
 	// ErrStdinClosed says that the process's standard input is closed, on either end.
-	ErrStdinClosed = errors.New("standard input is closed")
+	ErrStdinClosed = wire.StdinClosed
 	// ErrStart says that a program could not be started; what was wrong is wrapped beside it
 	// ([io/fs.ErrNotExist] for a program that was not found, [io/fs.ErrPermission] for one that may not be run).
-	ErrStart = errors.New("cannot start")
+	ErrStart = wire.StartFailed
 	// ErrInvalid says that an argument can never be right.
-	ErrInvalid = errors.New("invalid argument")
+	ErrInvalid = wire.Invalid
 	// ErrLimit says that a limit of the machine or of the server was reached; the call may be tried again.
-	ErrLimit = errors.New("limit reached")
+	ErrLimit = wire.Limit
 	// ErrFenced says that another connection or client took over; the cause says who.
-	ErrFenced = errors.New("taken over by another client")
+	ErrFenced = wire.Fenced
 	// ErrRestarted says that the server is not the instance that was spoken to before: its processes are gone.
-	ErrRestarted = errors.New("server restarted")
+	ErrRestarted = wire.Restarted
 	// ErrUnknownOutcome says that a call may or may not have had its effect; it is never repeated blindly.
-	ErrUnknownOutcome = errors.New("unknown outcome")
+	ErrUnknownOutcome = wire.UnknownOutcome
 	// ErrExpired says that the session was not resumed within its lease, so that it and its processes have ended.
-	ErrExpired = errors.New("session lease has ended")
+	ErrExpired = wire.Expired
 )

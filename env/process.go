@@ -48,6 +48,8 @@ type Command struct {
 	From int64
 	// Limits are enforced or refused, never ignored.
 	Limits Limits
+	// ExplicitAck leaves acknowledging to Process.Ack; see Process.Output.
+	ExplicitAck bool
 }
 
 // Delivery says what happens to output that is not read.
@@ -85,6 +87,8 @@ type Attach struct {
 	Watch bool
 	// Take makes the caller the owner even if another one is attached; that one's calls end with ErrFenced.
 	Take bool
+	// ExplicitAck leaves acknowledging to Process.Ack; see Process.Output.
+	ExplicitAck bool
 }
 
 // Process is one attachment to a process. All methods may be called concurrently, but there is one
@@ -97,10 +101,14 @@ type Process interface {
 	// Owner tells whether this attachment paces, types and resizes.
 	Owner() bool
 	// Output yields the output in order, beginning where the attachment asked. Taking the next step
-	// acknowledges the chunk before. It ends after the last byte once every holder of the output is gone
-	// ("closed"); a chunk's bytes are valid until the next step. When a step yields an error the sequence
-	// has ended.
+	// acknowledges the chunk before, unless ExplicitAck was asked for: then only Ack does, so that a relay
+	// can acknowledge what the far end has taken. It ends after the last byte once every holder of the output
+	// is gone ("closed"); a chunk's bytes are valid until the next step. When a step yields an error the
+	// sequence has ended. Breaking off and ranging again goes on after the last chunk yielded.
 	Output(ctx context.Context) iter.Seq2[Chunk, error]
+	// Ack says that everything below offset has been taken for good and may be dropped. Only the owner's
+	// counts; an offset that goes back is ignored. It never waits.
+	Ack(offset int64)
 	// Write writes p to standard input (or types it) and returns when the process's pipe has taken it all.
 	// Errors: ErrStdinClosed, ErrFenced, or a context's; n counts what was surely taken.
 	Write(ctx context.Context, p []byte) (n int, err error)
