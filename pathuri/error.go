@@ -2,7 +2,6 @@ package pathuri
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 )
 
@@ -36,10 +35,6 @@ func (e *Error) Unwrap() error { return e.kind }
 // fail turns the reason that an internal function gives into an Error about input.
 func fail(input string, reason error) error {
 	return &Error{Input: input, Reason: reason.Error()}
-}
-
-func failf(input, format string, args ...any) error {
-	return &Error{Input: input, Reason: fmt.Sprintf(format, args...)}
 }
 
 var (

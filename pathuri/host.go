@@ -52,8 +52,8 @@ func parseIPv6(text string) (string, error) {
 }
 
 // plainHost returns the one spelling that a host name has in a URI: lower case, labels that are not ASCII in
-// Punycode. It knows no Unicode normalisation, so it refuses names that could need it; they can be written in
-// their xn-- form.
+// Punycode. It knows no Unicode normalisation, so it refuses marks, which could need it; such a name can be written
+// in its xn-- form.
 func plainHost(name string) (string, error) {
 	if len(name) > maxHost {
 		return "", errors.New("the host name is too long")
@@ -88,24 +88,4 @@ func hostRune(r, low rune) bool {
 		return isLetter(byte(r)) || strings.IndexByte("0123456789-._~!$&'()+,;=", byte(r)) >= 0
 	}
 	return low >= 0x80 && r != unicode.ReplacementChar && (unicode.IsLetter(r) || unicode.IsDigit(r))
-}
-
-// nativeHost spells a canonical host as people and Windows do: Punycode labels in Unicode, if that can be undone.
-func nativeHost(host string) string {
-	if !strings.Contains(host, acePrefix) {
-		return host
-	}
-	labels := strings.Split(host, ".")
-	for i, label := range labels {
-		if code, ok := strings.CutPrefix(label, acePrefix); ok {
-			if name, ok := punyDecode(code); ok {
-				labels[i] = name
-			}
-		}
-	}
-	name := strings.Join(labels, ".")
-	if back, err := plainHost(name); err != nil || back != host {
-		return host
-	}
-	return name
 }

@@ -76,16 +76,16 @@ func (u URI) JoinName(name string) (URI, error) {
 	case p.sealed != "":
 		return URI{}, fail(name, errSealed)
 	case name == "" || name == "." || name == "..":
-		return URI{}, failf(name, "it is not the name of a directory entry")
+		return URI{}, fail(name, errors.New("it is not the name of a directory entry"))
 	case strings.IndexByte(name, 0) >= 0:
 		return URI{}, fail(name, errNUL)
 	case strings.IndexByte(name, '/') >= 0 || p.conv == Windows && strings.IndexByte(name, '\\') >= 0:
-		return URI{}, failf(name, "a name cannot hold a separator")
+		return URI{}, fail(name, errors.New("a name cannot hold a separator"))
 	}
 	if p.conv == Windows {
 		clean, ok := cleanWTF8(name)
 		if !ok {
-			return URI{}, failf(name, "a Windows name is Unicode, and this is not")
+			return URI{}, fail(name, errors.New("a Windows name is Unicode, and this is not"))
 		}
 		name = clean
 	}

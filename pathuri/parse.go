@@ -163,11 +163,12 @@ func cutAuthority(rest string) (host, names string, err error) {
 	names = rest[1:]
 	if strings.HasPrefix(names, "/") {
 		var ok bool
-		if host, names, ok = strings.Cut(names[1:], "/"); !ok && (host == "" || host == localhost) {
-			return "", "", errors.New("no path: the root is file:///")
-		}
+		host, names, ok = strings.Cut(names[1:], "/")
 		if host, err = parseHost(host); err != nil {
 			return "", "", err
+		}
+		if host == "" && !ok {
+			return "", "", errors.New("no path: the root is file:///")
 		}
 	}
 	if strings.HasPrefix(names, "/") {

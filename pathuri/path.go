@@ -67,7 +67,7 @@ func (p *path) plain() bool {
 		return true
 	}
 	host, err := plainHost(p.host)
-	return err == nil && host == p.host && host != localhost
+	return err == nil && host == p.host && host != localhost // the latter would be read as no host
 }
 
 func (p *path) plainText() string {

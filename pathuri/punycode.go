@@ -1,12 +1,8 @@
 package pathuri
 
-import (
-	"math"
-	"strings"
-	"unicode/utf8"
-)
+import "math"
 
-// Punycode is RFC 3492 with the parameters of IDNA. The standard library has it, but not for us to import.
+// The parameters that IDNA gives Punycode (RFC 3492). The standard library has it, but not for others to import.
 const (
 	acePrefix = "xn--"
 
@@ -15,6 +11,7 @@ const (
 	punyBias, punyFirst          = 72, 128
 )
 
+// punyEncode spells a label in ASCII.
 func punyEncode(label []rune) string {
 	var out []byte
 	for _, r := range label {
@@ -63,56 +60,6 @@ func appendPunyInt(out []byte, q, bias int) []byte {
 		out = append(out, digits[t+(q-t)%(punyBase-t)])
 		q = (q - t) / (punyBase - t)
 	}
-}
-
-// punyDecode undoes punyEncode; ok is false for what that cannot have made.
-func punyDecode(code string) (label string, ok bool) {
-	var out []rune
-	if at := strings.LastIndexByte(code, '-'); at >= 0 {
-		out, code = []rune(code[:at]), code[at+1:]
-	}
-	n, i, bias := punyFirst, 0, punyBias
-	for len(code) > 0 {
-		old, w := i, 1
-		for k := punyBase; ; k += punyBase {
-			if code == "" {
-				return "", false
-			}
-			digit := punyDigit(code[0])
-			code = code[1:]
-			if digit < 0 || digit > (math.MaxInt32-i)/w {
-				return "", false
-			}
-			i += digit * w
-			t := min(max(k-bias, punyTMin), punyTMax)
-			if digit < t {
-				break
-			}
-			if w > math.MaxInt32/(punyBase-t) {
-				return "", false
-			}
-			w *= punyBase - t
-		}
-		bias = punyAdapt(i-old, len(out)+1, old == 0)
-		n += i / (len(out) + 1)
-		i %= len(out) + 1
-		if n > utf8.MaxRune {
-			return "", false
-		}
-		out = append(out[:i], append([]rune{rune(n)}, out[i:]...)...)
-		i++
-	}
-	return string(out), true
-}
-
-func punyDigit(c byte) int {
-	switch {
-	case 'a' <= c && c <= 'z':
-		return int(c - 'a')
-	case '0' <= c && c <= '9':
-		return int(c-'0') + 26
-	}
-	return -1
 }
 
 func punyAdapt(delta, points int, first bool) int {

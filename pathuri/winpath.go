@@ -51,16 +51,14 @@ func uncPath(text string) (path, error) {
 	return p, nil
 }
 
-// uncHost makes the server of a UNC path canonical: as in a URI if a URI can carry it, else in lower case.
+// uncHost makes the server of a UNC path canonical, in lower case. Unlike the host of a URI it is no DNS name: what
+// is not ASCII stays as it is, and then travels in the opaque form.
 func uncHost(name string) (string, error) {
 	if name == "" {
 		return "", errors.New(`no server after the slashes: want \\server\share`)
 	}
 	if err := checkChars(name); err != nil {
 		return "", err
-	}
-	if host, err := plainHost(name); err == nil {
-		return host, nil
 	}
 	b := []byte(name)
 	for i, c := range b {
@@ -98,27 +96,19 @@ func devicePath(text string) (path, error) {
 	return path{conv: Windows, sealed: units}, nil
 }
 
-// verbatimPath reads what follows \\?\ if it is a drive or share path that needs no prefix.
-func verbatimPath(rest string) (p path, ok bool) {
-	p.conv = Windows
-	rest = strings.TrimSuffix(rest, `\`) + `\`
+// verbatimPath reads what follows \\?\ if it is a drive or share path that means the same without: every name is
+// legal, and nothing has to be resolved.
+func verbatimPath(rest string) (path, bool) {
 	if len(rest) > 4 && strings.EqualFold(rest[:4], `UNC\`) {
-		host, after, _ := strings.Cut(rest[4:], `\`)
-		canon, err := uncHost(host)
-		if err != nil {
-			return path{}, false
-		}
-		p.host, rest = canon, after
+		rest = `\\` + rest[4:]
+	} else if !isDrive(rest[:min(2, len(rest))]) {
+		return path{}, false
 	}
-	for name := range strings.SplitSeq(strings.TrimSuffix(rest, `\`), `\`) {
-		if p.host == "" && len(p.segs) == 0 && isDrive(name) {
-			name = upperDrive(name)
-		} else if p.host == "" && len(p.segs) == 0 || checkName(name) != nil {
-			return path{}, false
-		}
-		p.segs = append(p.segs, name)
+	p, err := windowsPath(rest)
+	if err != nil || p.sealed != "" || strings.IndexByte(rest, '/') >= 0 {
+		return path{}, false
 	}
-	return p, true
+	return p, len(strings.TrimSuffix(p.windowsText(), `\`)) == len(strings.TrimSuffix(rest, `\`))
 }
 
 // pushNames adds the names of a Windows path text, checking each.
@@ -138,7 +128,7 @@ func (p *path) pushNames(text string) error {
 func (p *path) windowsText() string {
 	text := strings.Join(p.segs, `\`)
 	if p.host != "" {
-		text = `\\` + nativeHost(p.host) + `\` + text
+		text = `\\` + p.host + `\` + text
 	}
 	if len(p.segs) == 1 {
 		text += `\`
@@ -183,7 +173,7 @@ func checkChars(name string) error {
 		}
 	}
 	if last := name[len(name)-1]; last == '.' || last == ' ' {
-		return fmt.Errorf("Windows drops the dots and blanks at the end of %q: a file of that name needs a path that starts with \\\\?\\", name)
+		return fmt.Errorf("on Windows the dots and blanks at the end of %q are dropped: a file of that name needs a path that starts with \\\\?\\", name)
 	}
 	return nil
 }
