@@ -109,12 +109,15 @@ type Process interface {
 	// Ack says that everything below offset has been taken for good and may be dropped. Only the owner's
 	// counts; an offset that goes back is ignored. It never waits.
 	Ack(offset int64)
-	// Write writes p to standard input (or types it) and returns when the process's pipe has taken it all.
-	// Errors: ErrStdinClosed, ErrFenced, or a context's; n counts what was surely taken.
+	// Write writes p to standard input (or types it) and returns when the process's pipe, or a bounded buffer
+	// on the way to it, has taken it all. What a buffer took is delivered or its loss is the error of a later
+	// call; StdinOffset tells what the pipe took. Errors: ErrStdinClosed, ErrFenced, or a context's; n counts
+	// what was taken.
 	Write(ctx context.Context, p []byte) (n int, err error)
 	// StdinOffset is how many bytes the process's standard input has taken so far, from all owners.
 	StdinOffset() int64
-	// CloseStdin closes standard input after what has been written; on a terminal it types end-of-file.
+	// CloseStdin closes standard input after what has been written, and waits for that to be taken; on a
+	// terminal it types end-of-file.
 	CloseStdin(ctx context.Context) error
 	// Signal sends sig to the process's group; see Runner.Signal.
 	Signal(ctx context.Context, sig Signal) error
