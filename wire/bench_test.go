@@ -31,7 +31,11 @@ func connect(tb testing.TB, handler Handler) *Conn {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { client.Close(); server.Close() })
-	if _, err := client.Hello(tb.Context(), Hello{}); err != nil {
+	answer, err := client.Hello(Hello{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := answer(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 	return client

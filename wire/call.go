@@ -101,33 +101,45 @@ func (c *Conn) Do(ctx context.Context, request Request, result any) error {
 	if err != nil {
 		return err
 	}
-	defer call.Close()
+	return call.result(ctx, request.Method, result)
+}
+
+// result receives the END of a call without a body, and closes it.
+func (c *Call) result(ctx context.Context, method string, result any) error {
+	defer c.Close()
 	for {
-		event, err := call.Receive(ctx)
+		event, err := c.Receive(ctx)
 		if err != nil {
 			return err
 		}
 		switch event.Kind {
 		case DataEvent:
-			call.Took(event)
+			c.Took(event)
 		case EndEvent:
 			if result == nil {
 				return nil
 			}
 			if err := json.Unmarshal(event.Data, result); err != nil {
-				return fmt.Errorf("result of %s: %w", request.Method, err)
+				return fmt.Errorf("result of %s: %w", method, err)
 			}
 			return nil
 		}
 	}
 }
 
-// Hello makes the first call of a connection. Calls may be opened behind it at once.
-func (c *Conn) Hello(ctx context.Context, hello Hello) (Welcome, error) {
+// Hello makes the first call of a connection; answer waits for what the server says to it. Calls may be opened
+// behind it at once: the server holds them until it has accepted, and fails them when it refuses.
+func (c *Conn) Hello(hello Hello) (answer func(context.Context) (Welcome, error), err error) {
 	hello.MinVersion, hello.MaxVersion = MinVersion, MaxVersion
-	var welcome Welcome
-	err := c.Do(ctx, Request{Method: helloMethod, Params: hello}, &welcome)
-	return welcome, err
+	call, err := c.open(Request{Method: helloMethod, Params: hello}, true)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (Welcome, error) {
+		var welcome Welcome
+		err := call.result(ctx, helloMethod, &welcome)
+		return welcome, err
+	}, nil
 }
 
 func (c *Conn) open(request Request, final bool) (*Call, error) {
