@@ -3,6 +3,7 @@ package pathuri
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -97,9 +98,12 @@ func checkError(t *testing.T, err error, input string) {
 		t.Fatalf("error about %q: %v", input, err)
 	}
 	for _, r := range err.Error() {
-		if r < ' ' || r == 0x7f || r == utf8.RuneError && !strings.ContainsRune(input, r) {
+		if !strconv.IsPrint(r) {
 			t.Fatalf("message %q holds %q", err, r)
 		}
+	}
+	if !utf8.ValidString(err.Error()) {
+		t.Fatalf("message %q is not UTF-8", err)
 	}
 }
 

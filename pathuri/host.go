@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // localhost as an authority means none.
@@ -51,12 +52,15 @@ func parseIPv6(text string) (string, error) {
 	return "[" + addr.String() + "]", nil
 }
 
+// isIPv6 reports whether a canonical host is an address in brackets; no other holds a colon.
+func isIPv6(host string) bool { return strings.IndexByte(host, ':') >= 0 }
+
 // plainHost returns the one spelling that a host name has in a URI: lower case, labels that are not ASCII in
 // Punycode. It knows no Unicode normalisation, so it refuses marks, which could need it; such a name can be written
 // in its xn-- form.
 func plainHost(name string) (string, error) {
-	if len(name) > maxHost {
-		return "", errors.New("the host name is too long")
+	if len(name) > maxHost || !utf8.ValidString(name) {
+		return "", errors.New("the host name is too long or not UTF-8")
 	}
 	labels := strings.Split(name, ".")
 	for i, label := range labels {
@@ -87,5 +91,5 @@ func hostRune(r, low rune) bool {
 	if r < 0x80 {
 		return isLetter(byte(r)) || strings.IndexByte("0123456789-._~!$&'()+,;=", byte(r)) >= 0
 	}
-	return low >= 0x80 && r != unicode.ReplacementChar && (unicode.IsLetter(r) || unicode.IsDigit(r))
+	return low >= 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }

@@ -17,6 +17,7 @@ func TestOpaqueWithParts(t *testing.T) {
 		{Windows, "C:\\\xed\xb0\x80\\b", "b", "C:\\\xed\xb0\x80", `C:\`, "C:\\\xed\xb0\x80\\b\\k", "C:\\\xed\xb0\x80\\k"},
 		{Windows, `\\localhost\c$\b`, "b", `\\localhost\c$\`, `\\localhost\c$\`, `\\localhost\c$\b\k`, `\\localhost\c$\k`},
 		{Windows, `\\srv@ssl\dav\b`, "b", `\\srv@ssl\dav\`, `\\srv@ssl\dav\`, `\\srv@ssl\dav\b\k`, `\\srv@ssl\dav\k`},
+		{Windows, `\\[x]\s\b`, "b", `\\[x]\s\`, `\\[x]\s\`, `\\[x]\s\b\k`, `\\[x]\s\k`},
 		{Windows, `\\bücher\s\b`, "b", `\\bücher\s\`, `\\bücher\s\`, `\\bücher\s\b\k`, `\\bücher\s\k`},
 	}
 	for _, test := range tests {

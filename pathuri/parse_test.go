@@ -271,7 +271,13 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-func parsed(t testing.TB, text string) URI {
+// fataler is what *testing.T and *rapid.T have in common here.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+func parsed(t fataler, text string) URI {
 	t.Helper()
 	u, err := Parse(text)
 	if err != nil {
@@ -280,7 +286,7 @@ func parsed(t testing.TB, text string) URI {
 	return u
 }
 
-func native(t testing.TB, text string, c Convention) URI {
+func native(t fataler, text string, c Convention) URI {
 	t.Helper()
 	u, err := FromNative(text, c)
 	if err != nil {

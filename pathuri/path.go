@@ -63,7 +63,7 @@ func (p *path) plain() bool {
 			return false
 		}
 	}
-	if p.host == "" || p.host[0] == '[' {
+	if p.host == "" || isIPv6(p.host) {
 		return true
 	}
 	host, err := plainHost(p.host)

@@ -138,7 +138,7 @@ func (p *path) windowsText() string {
 
 // checkWindows reports why Windows would not take p for this very file.
 func (p *path) checkWindows() error {
-	if strings.HasPrefix(p.host, "[") {
+	if isIPv6(p.host) {
 		return fmt.Errorf("no Windows path can name the host %s: want its ipv6-literal.net name", p.host)
 	}
 	for i, name := range p.segs {
