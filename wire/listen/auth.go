@@ -1,0 +1,153 @@
+package listen
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ErrUnauthenticated is what a missing or wrong token comes to.
+var ErrUnauthenticated = errors.New("not authenticated")
+
+// Auth decides on tokens.
+type Auth interface {
+	// Check returns nil for a good token. Its error is shown to the client, so it must not repeat the token.
+	Check(token string) error
+}
+
+// tokenAuth is the Auth of one token, of which it keeps a hash.
+type tokenAuth [sha256.Size]byte
+
+func newTokenAuth(token string) tokenAuth { return sha256.Sum256([]byte(token)) }
+
+// Check compares in constant time.
+func (a tokenAuth) Check(token string) error {
+	if token == "" {
+		return fmt.Errorf("%w: a token is needed (a client on this machine finds it by itself; elsewhere give --token-file)", ErrUnauthenticated)
+	}
+	sum := sha256.Sum256([]byte(token))
+	if subtle.ConstantTimeCompare(sum[:], a[:]) != 1 {
+		return fmt.Errorf("%w: the token is not the server's", ErrUnauthenticated)
+	}
+	return nil
+}
+
+// noToken is the Auth where only those get in who need no token.
+type noToken struct{}
+
+// Check refuses.
+func (noToken) Check(string) error {
+	return fmt.Errorf("%w: only processes of the server's user are let in here", ErrUnauthenticated)
+}
+
+// maxTokenFile bounds what is read of a token file.
+const maxTokenFile = 4096
+
+// readToken reads a token file: the token, and blanks around it.
+func readToken(path string) (string, error) {
+	// Neither a FIFO nor a device may make us wait.
+	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return "", fmt.Errorf("token file: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("token file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("token file %s is not a regular file", path)
+	}
+	if err := checkPrivate(info); err != nil {
+		return "", fmt.Errorf("token file %s %w", path, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
+	if err != nil {
+		return "", fmt.Errorf("token file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	switch {
+	case len(text) > maxTokenFile:
+		return "", fmt.Errorf("token file %s is over %d bytes long", path, maxTokenFile)
+	case token == "":
+		return "", fmt.Errorf("token file %s is empty", path)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", fmt.Errorf("token file %s holds more than one line or word, or what is not ASCII", path)
+	}
+	return token, nil
+}
+
+// ensureToken reads a token file and makes it, with a token of 32 random bytes, if it is not there.
+func ensureToken(path string) (string, error) {
+	token, err := readToken(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return token, err
+	}
+	var raw [32]byte
+	rand.Read(raw[:])
+	if err := createOnce(path, []byte(base64.RawURLEncoding.EncodeToString(raw[:])+"\n")); err != nil {
+		return "", fmt.Errorf("token file: %w", err)
+	}
+	return readToken(path)
+}
+
+// createOnce makes a file of mode 0600 that is never seen half written. If another process was faster, its file stays.
+func createOnce(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	err = os.Link(f.Name(), path)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	// A file system without hard links.
+	return os.Rename(f.Name(), path)
+}
+
+// PrivateDir makes sure that path is a directory of this user that nobody else may enter or read, and makes it if it is
+// not there. An existing one is closed to others only while it is empty; else the error tells what to do, since it
+// may be a directory that others need.
+func PrivateDir(path string) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err != nil {
+		return err
+	}
+	err = os.Mkdir(path, 0o700)
+	made := err == nil
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return &fs.PathError{Op: "open", Path: path, Err: errors.New("not a directory")}
+	}
+	if made {
+		return restrictNew(path)
+	}
+	if err := checkPrivate(info); err == nil {
+		return nil
+	} else if entries, readErr := os.ReadDir(path); readErr != nil || len(entries) > 0 || checkOwner(info) != nil || info.Mode()&fs.ModeSticky != 0 {
+		return fmt.Errorf("directory %s %w", path, err)
+	}
+	return os.Chmod(path, 0o700)
+}
