@@ -1,0 +1,45 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"waldo/env"
+	"waldo/pathuri"
+	"waldo/wire"
+)
+
+// Describe returns what the machine said of itself when the connection was made.
+func (c *Client) Describe(ctx context.Context) (env.Info, error) {
+	if err := c.Ready(ctx); err != nil {
+		return env.Info{}, err
+	}
+	welcome, _ := c.link.greeting()
+	if len(welcome.Environment) == 0 {
+		return call[env.Info](ctx, c, wire.Request{Method: methodDescribe})
+	}
+	var info env.Info
+	if err := json.Unmarshal(welcome.Environment, &info); err != nil {
+		return info, fmt.Errorf("description of the environment: %w", err)
+	}
+	return info, nil
+}
+
+func serveDescribe(ctx context.Context, s *session, _ none) (env.Info, error) {
+	return s.server.env.Describe(ctx)
+}
+
+type statParams struct {
+	Path   pathuri.URI `json:"path"`
+	Follow bool        `json:"follow,omitempty"`
+}
+
+// Stat implements [env.Files].
+func (c *Client) Stat(ctx context.Context, path pathuri.URI, follow bool) (env.FileInfo, error) {
+	return call[env.FileInfo](ctx, c, wire.Request{Method: methodStat, Params: statParams{path, follow}})
+}
+
+func serveStat(ctx context.Context, s *session, params statParams) (env.FileInfo, error) {
+	return s.server.env.Stat(ctx, params.Path, params.Follow)
+}

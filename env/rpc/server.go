@@ -1,0 +1,227 @@
+// Package rpc carries an [env.Env] over a wire: [Server] serves one, [Client] is one.
+//
+// The client and the server half of each method stand side by side in one file. Sessions, leases and the
+// operation journal live here and not in the environment: they are about clients, not about the machine.
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"waldo/env"
+	"waldo/wire"
+)
+
+// ServerOptions are the settings of a Server.
+type ServerOptions struct {
+	Name         string        // of the program and its version, told to clients
+	DefaultLease time.Duration // of a session that asks for none; zero means 10 minutes
+	MaxLease     time.Duration // the longest that is granted; zero means 7 days
+	Grace        time.Duration // between the polite signal and the kill when a lease ends; zero means 5 seconds
+	Log          *slog.Logger  // nil: nothing is logged
+}
+
+// Server offers one environment to any number of clients.
+type Server struct {
+	env      env.Env
+	options  ServerOptions
+	instance string
+	info     json.RawMessage
+
+	ctx    context.Context // of what outlives connections
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	mu          sync.Mutex
+	closed      bool
+	sessions    map[string]*session
+	holders     map[string]*session // by process id: whose lease it lives under
+	connections map[*wire.Conn]struct{}
+	quiet       chan struct{} // closed and made anew when a connection comes or goes
+}
+
+// NewServer makes a server of e, which it does not close.
+func NewServer(ctx context.Context, e env.Env, options ServerOptions) (*Server, error) {
+	if options.DefaultLease == 0 {
+		options.DefaultLease = 10 * time.Minute
+	}
+	if options.MaxLease == 0 {
+		options.MaxLease = 7 * 24 * time.Hour
+	}
+	if options.Grace == 0 {
+		options.Grace = 5 * time.Second
+	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	description, err := e.Describe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("describe the environment: %w", err)
+	}
+	info, err := json.Marshal(description)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		env:         e,
+		options:     options,
+		instance:    uuid.NewString(),
+		info:        info,
+		sessions:    make(map[string]*session),
+		holders:     make(map[string]*session),
+		connections: make(map[*wire.Conn]struct{}),
+		quiet:       make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Authenticate decides on the token of a HELLO.
+type Authenticate func(token string) error
+
+// Serve serves one connection until it ends, and closes it. greeted, if not nil, is called once when its
+// HELLO has been accepted.
+func (s *Server) Serve(ctx context.Context, nc net.Conn, authenticate Authenticate, greeted func()) error {
+	p := &peer{server: s, alone: make(chan struct{})}
+	started := make(chan struct{})
+	conn, err := wire.Server(nc, func(ctx context.Context, hello wire.Hello) (wire.Welcome, error) {
+		if err := authenticate(hello.Token); err != nil {
+			return wire.Welcome{}, err
+		}
+		<-started
+		welcome, err := s.welcome(p, hello)
+		if err == nil && greeted != nil {
+			greeted()
+		}
+		return welcome, err
+	}, p.serve)
+	if err != nil {
+		return err
+	}
+	p.conn = conn
+	if !s.connected(conn) {
+		conn.CloseWith(fmt.Errorf("%w: server is shutting down", net.ErrClosed)) //nolint:errcheck // returns nil
+		close(started)
+		return net.ErrClosed
+	}
+	close(started)
+	select {
+	case <-conn.Done():
+	case <-ctx.Done():
+	}
+	conn.Close() //nolint:errcheck // returns nil; waits for the calls
+	s.disconnected(conn)
+	if p.session != nil {
+		p.session.disconnected(conn)
+	}
+	return conn.Err()
+}
+
+func (s *Server) connected(conn *wire.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.connections[conn] = struct{}{}
+	s.changed()
+	return true
+}
+
+func (s *Server) disconnected(conn *wire.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.connections, conn)
+	s.changed()
+}
+
+// changed wakes AwaitIdle. s.mu is held.
+func (s *Server) changed() {
+	close(s.quiet)
+	s.quiet = make(chan struct{})
+}
+
+// AwaitIdle returns nil when for d there was no client and no process that runs or has output to come.
+func (s *Server) AwaitIdle(ctx context.Context, d time.Duration) error {
+	for {
+		s.mu.Lock()
+		clients, changed := len(s.connections), s.quiet
+		s.mu.Unlock()
+		busy := clients > 0
+		if !busy {
+			processes, err := s.env.Processes(ctx)
+			if err != nil {
+				return err
+			}
+			for _, p := range processes {
+				busy = busy || p.State != env.Closed
+			}
+		}
+		wait := d
+		if busy {
+			wait = min(d, time.Second) // a process tells nobody here when it ends
+			if clients > 0 {
+				wait = time.Hour
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+			if !busy && s.stillQuiet(ctx, changed) {
+				return nil
+			}
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+		timer.Stop()
+	}
+}
+
+// stillQuiet tells whether no connection has come since changed was read, and no process runs.
+func (s *Server) stillQuiet(ctx context.Context, changed chan struct{}) bool {
+	select {
+	case <-changed:
+		return false
+	default:
+	}
+	processes, err := s.env.Processes(ctx)
+	if err != nil {
+		return false
+	}
+	for _, p := range processes {
+		if p.State != env.Closed {
+			return false
+		}
+	}
+	return true
+}
+
+// Close ends every connection and session and waits for their goroutines. The environment, and with it the
+// processes, is the caller's to close.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	var conns []*wire.Conn
+	for conn := range s.connections {
+		conns = append(conns, conn)
+	}
+	for _, session := range s.sessions {
+		session.stop()
+	}
+	s.mu.Unlock()
+	for _, conn := range conns {
+		conn.CloseWith(fmt.Errorf("%w: server is shutting down", net.ErrClosed)) //nolint:errcheck // returns nil
+	}
+	s.cancel()
+	s.tasks.Wait()
+	return nil
+}
