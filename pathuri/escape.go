@@ -8,16 +8,19 @@ import (
 
 var errEscapedNUL = errors.New("%00 is not legal: a path cannot hold a NUL")
 
-// mustEscape reports whether canonical text spells b as a percent triplet. Everything else is spelled literally,
-// so that each name has one spelling.
-func mustEscape(b byte) bool {
-	return b <= ' ' || b >= 0x7f || strings.IndexByte("\"#%<>?`{}\\", b) >= 0
-}
+// mustEscape tells which bytes canonical text spells as a percent triplet. Everything else is spelled literally, so
+// that each name has one spelling.
+var mustEscape = func() (table [256]bool) {
+	for c := range table {
+		table[c] = c <= ' ' || c >= 0x7f || strings.IndexByte("\"#%<>?`{}\\", byte(c)) >= 0
+	}
+	return table
+}()
 
 func appendEscaped(b []byte, seg string) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(seg) {
-		if c := seg[i]; mustEscape(c) {
+		if c := seg[i]; mustEscape[c] {
 			b = append(b, '%', hex[c>>4], hex[c&15])
 		} else {
 			b = append(b, c)

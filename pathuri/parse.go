@@ -47,7 +47,7 @@ func canonical(text string) bool {
 		}
 		c := rest[i]
 		if c != '%' {
-			if mustEscape(c) {
+			if mustEscape[c] {
 				return false
 			}
 			continue
@@ -70,7 +70,7 @@ func canonicalEscape(h, l byte, windows bool) bool {
 	if windows && (c >= 0x80 || c == '\\') {
 		return false
 	}
-	return c != 0 && mustEscape(c)
+	return c != 0 && mustEscape[c]
 }
 
 func parse(text string) (path, error) {

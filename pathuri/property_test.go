@@ -94,7 +94,7 @@ func TestSpellingsAreOne(t *testing.T) {
 				case 1:
 					text += fmt.Sprintf("%%%02x", c)
 				default:
-					if mustEscape(c) {
+					if mustEscape[c] {
 						text += fmt.Sprintf("%%%02x", c)
 					} else {
 						text += string(rune(c))

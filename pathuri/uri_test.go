@@ -30,6 +30,7 @@ func TestConvention(t *testing.T) {
 		{0, "file:///a", Posix},
 		{0, "file:///%00/bad/path/L2M6L3g", Posix}, // /c:/x
 		{0, "file:///%00/bad/path/QwA6AAA", 0},     // C: and half a unit
+		{0, "file:///%00/bad/path/YQBiAA", 0},      // ab
 	}
 	for _, test := range tests {
 		if got := parsed(t, test.in).Convention(); got != test.want {

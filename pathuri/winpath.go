@@ -154,9 +154,6 @@ func (p *path) checkWindows() error {
 
 // checkName reports why a name does not name just itself in a Windows path.
 func checkName(name string) error {
-	if name == "" {
-		return errors.New("empty name")
-	}
 	if err := checkChars(name); err != nil {
 		return err
 	}
