@@ -83,24 +83,16 @@ func NewServer(ctx context.Context, e env.Env, options ServerOptions) (*Server, 
 	return s, nil
 }
 
-// Authenticate decides on the token of a HELLO.
-type Authenticate func(token string) error
-
-// Serve serves one connection until it ends, and closes it. greeted, if not nil, is called once when its
-// HELLO has been accepted.
-func (s *Server) Serve(ctx context.Context, nc net.Conn, authenticate Authenticate, greeted func()) error {
+// Serve serves one connection until it or ctx ends, and closes it. authenticate decides on the token of its HELLO.
+func (s *Server) Serve(ctx context.Context, nc net.Conn, authenticate func(token string) error) error {
 	p := &peer{server: s, alone: make(chan struct{})}
 	started := make(chan struct{})
 	conn, err := wire.Server(nc, func(ctx context.Context, hello wire.Hello) (wire.Welcome, error) {
 		if err := authenticate(hello.Token); err != nil {
-			return wire.Welcome{}, err
+			return wire.Welcome{}, fmt.Errorf("%w: %w", wire.Unauthenticated, err)
 		}
 		<-started
-		welcome, err := s.welcome(p, hello)
-		if err == nil && greeted != nil {
-			greeted()
-		}
-		return welcome, err
+		return s.welcome(p, hello)
 	}, p.serve)
 	if err != nil {
 		return err
