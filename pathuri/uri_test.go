@@ -1,6 +1,9 @@
 package pathuri
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 func TestConvention(t *testing.T) {
 	tests := []struct {
@@ -55,8 +58,8 @@ func TestZero(t *testing.T) {
 	if _, err := u.Native(); err == nil {
 		t.Error("Native of no URI")
 	}
-	if _, err := u.NativeFor(Posix); err == nil {
-		t.Error("NativeFor of no URI")
+	if _, err := u.NativeFor(Posix); err == nil || errors.Is(err, ErrConvention) {
+		t.Errorf("NativeFor of no URI: %v", err)
 	}
 	if _, ok := u.Base(); ok {
 		t.Error("Base of no URI")
