@@ -1,0 +1,471 @@
+package proc
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"waldo/env"
+	"waldo/wire"
+)
+
+const (
+	logBound      = 1 << 20   // output not yet handed to the owner that stays in memory
+	flightBound   = 16 << 20  // output handed to the owner and not yet acknowledged
+	retainBound   = 256 << 10 // acknowledged output that stays for whoever attaches later
+	segmentCost   = 64        // what one segment costs beside its bytes
+	coalesceBound = 4 << 10   // reads up to this length are joined to the segment before
+	guaranteed    = 64 << 10  // memory that a log may have whatever the budget says
+)
+
+// A segment is one published frame of the log.
+type segment struct {
+	offset  int64
+	framed  []byte // header and data; immutable once taken
+	slab    *slab
+	channel env.Channel
+	taken   bool // a reader has it, so it may not grow
+}
+
+func (s *segment) data() []byte { return s.framed[wire.HeaderSize:] }
+func (s *segment) end() int64   { return s.offset + int64(len(s.framed)-wire.HeaderSize) }
+
+// An outputLog holds what one process wrote, in order, until the owner has acknowledged it. The streams of the
+// process append to it (at most one goroutine a stream, see stream), any number of readers take from it, each
+// at its own offset. Everything older than the oldest segment in memory is in the spill, if it is kept at all.
+//
+// All fields below mu are changed under it, and makeRoom alone decides whether a stream may go on.
+type outputLog struct {
+	memory *budget
+	slabs  atomic.Int64 // bytes of slabs that this log or its readers hold
+	latest bool
+
+	mu       sync.Mutex
+	segs     []segment // the ones in memory are segs[head:]
+	head     int
+	first    uint64 // sequence number of segs[head]
+	end      int64  // offset behind the newest byte
+	acked    int64  // below it the owner wants nothing any more
+	handed   int64  // what the owner was handed, at least acked
+	owned    bool   // an owner is attached
+	dropped  int64  // bytes that were lost before an owner acknowledged them
+	spill    spill
+	full     bool // a stream waits for room, or output is dropped for want of it
+	finished bool // no more will come
+	waiting  map[*cursor]struct{}
+	room     chan struct{} // closed when room may have come, while somebody waits
+}
+
+func newOutputLog(memory *budget, latest bool, spill spill) *outputLog {
+	return &outputLog{memory: memory, latest: latest, spill: spill}
+}
+
+// memStart is the offset of the oldest byte in memory.
+func (l *outputLog) memStart() int64 {
+	if l.head < len(l.segs) {
+		return l.segs[l.head].offset
+	}
+	return l.end
+}
+
+// start is the offset of the oldest byte that is kept.
+func (l *outputLog) start() int64 {
+	if start, ok := l.spill.start(); ok {
+		return start
+	}
+	return l.memStart()
+}
+
+// pressing is what is in memory for the owner's sake, with its overhead: not yet handed over, and in flight.
+func (l *outputLog) pressing() (unread, flight int64) {
+	from := max(l.acked, l.memStart())
+	handed := max(l.handed, from)
+	segments := int64(len(l.segs)-l.head) * segmentCost
+	if retained := from - l.memStart(); retained > 0 { // share the overhead by bytes
+		segments -= segments * retained / max(1, l.end-l.memStart())
+	}
+	if l.owned {
+		return l.end - handed + segments, handed - from
+	}
+	return l.end - from + segments, 0
+}
+
+func (l *outputLog) overBound() bool {
+	unread, flight := l.pressing()
+	return unread >= logBound || flight >= flightBound
+}
+
+// slabFor gives a stream a slab on this log's account, or nil when the budget has none. With force it always gives one.
+func (l *outputLog) slabFor(large, force bool) *slab {
+	size := int64(smallSlab)
+	if large {
+		size = largeSlab
+	}
+	if !l.memory.take(size, force || l.slabs.Load()+size <= guaranteed) {
+		return nil
+	}
+	l.slabs.Add(size)
+	s := getSlab(large)
+	s.owner = l
+	return s
+}
+
+// publish appends the n bytes that were read into s.buf[at+wire.HeaderSize:] and returns the position behind
+// them. Small pieces join the segment before when nobody has taken that yet.
+func (l *outputLog) publish(channel env.Channel, s *slab, at, n int) (next int, room bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	data := s.buf[at+wire.HeaderSize : at+wire.HeaderSize+n]
+	if last := len(l.segs) - 1; last >= l.head && n <= coalesceBound {
+		seg := &l.segs[last]
+		size := len(seg.data())
+		if seg.slab == s && !seg.taken && size+n <= wire.MaxData { // so it ends at buf[at]
+			seg.framed = seg.framed[:len(seg.framed)+n]
+			copy(seg.framed[wire.HeaderSize+size:], data)
+			wire.PutDataHeader(seg.framed, wire.Channel(channel), size+n)
+			l.end += int64(n)
+			l.wakeReaders()
+			return at + n, !l.overBound()
+		}
+	}
+	framed := s.buf[at : at+wire.HeaderSize+n]
+	wire.PutDataHeader(framed, wire.Channel(channel), n)
+	s.retain()
+	l.segs = append(l.segs, segment{offset: l.end, framed: framed, slab: s, channel: channel})
+	l.end += int64(n)
+	l.wakeReaders()
+	return at + wire.HeaderSize + n, !l.overBound()
+}
+
+func (l *outputLog) wakeReaders() {
+	for c := range l.waiting {
+		delete(l.waiting, c)
+		c.wake <- struct{}{} // one slot, and c waits: never blocks
+	}
+}
+
+func (l *outputLog) wakeStreams() {
+	if l.room != nil {
+		close(l.room)
+		l.room = nil
+	}
+}
+
+// makeRoom returns when a stream may append again, by waiting for the owner, spilling, or dropping, or tells
+// false when stop is closed first. need is the slab that could not be had, 0 if that was not the trouble.
+func (l *outputLog) makeRoom(stop <-chan struct{}, need int64) bool {
+	l.mu.Lock()
+	for {
+		over := l.overBound()
+		var given <-chan struct{}
+		if !over && need > 0 {
+			l.trim(0)
+			given = l.memory.wait()
+			if over = !l.memory.take(need, l.slabs.Load()+need <= guaranteed); !over {
+				l.memory.give(need)
+			}
+		}
+		if !over {
+			l.full = false
+			l.mu.Unlock()
+			return true
+		}
+		if !l.spill.writing {
+			if l.maySpill() {
+				l.trim(0)
+				if l.spillOldest() {
+					continue
+				}
+			}
+			if l.latest && l.dropOldest() {
+				l.full = true
+				continue
+			}
+			l.full = true
+		}
+		if l.room == nil {
+			l.room = make(chan struct{})
+		}
+		room := l.room
+		l.mu.Unlock()
+		select {
+		case <-stop:
+			return false
+		case <-room:
+		case <-given:
+		}
+		l.mu.Lock()
+	}
+}
+
+// maySpill: while nobody owns the output, and for one that must not wait also while older output is there already.
+func (l *outputLog) maySpill() bool {
+	return !l.owned || l.latest && !l.spill.empty()
+}
+
+// dropOldest drops the oldest piece of output and tells whether there was one.
+func (l *outputLog) dropOldest() bool {
+	from := l.start()
+	switch {
+	case l.spill.dropOldest():
+	case l.head < len(l.segs):
+		l.removeFirst()
+	default:
+		return false
+	}
+	if lost := l.start() - max(from, l.acked); lost > 0 {
+		l.dropped += lost
+	}
+	l.acked = max(l.acked, l.start())
+	return true
+}
+
+func (l *outputLog) removeFirst() {
+	seg := &l.segs[l.head]
+	seg.slab.release()
+	*seg = segment{}
+	l.head++
+	l.first++
+	if l.head == len(l.segs) {
+		l.segs, l.head = l.segs[:0], 0
+		if cap(l.segs) > 256 {
+			l.segs = nil
+		}
+	} else if l.head > 64 && l.head > len(l.segs)/2 {
+		n := copy(l.segs, l.segs[l.head:])
+		clear(l.segs[n:])
+		l.segs, l.head = l.segs[:n], 0
+	}
+}
+
+// trim lets go of what is acknowledged, except for the newest keep bytes.
+func (l *outputLog) trim(keep int64) {
+	if l.spill.trim(l.acked); !l.spill.empty() {
+		return
+	}
+	for !l.spill.writing && l.head < len(l.segs) && l.segs[l.head].end() <= l.acked-keep {
+		l.removeFirst()
+	}
+}
+
+// ack says that the owner wants nothing below offset any more.
+func (l *outputLog) ack(offset int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ackLocked(offset)
+}
+
+func (l *outputLog) ackLocked(offset int64) {
+	if offset = min(offset, l.end); offset > l.acked {
+		l.acked = offset
+		l.handed = max(l.handed, offset)
+	}
+	keep := int64(retainBound)
+	if l.memory.scarce() {
+		keep = 0
+	}
+	l.trim(keep)
+	if l.room != nil {
+		if unread, flight := l.pressing(); unread < logBound/2 && flight < flightBound {
+			l.wakeStreams()
+		}
+	}
+}
+
+// handOver says that the owner has been handed everything below offset.
+func (l *outputLog) handOver(offset int64) {
+	l.handed = max(l.handed, offset)
+	if l.room != nil {
+		if unread, flight := l.pressing(); unread < logBound/2 && flight < flightBound {
+			l.wakeStreams()
+		}
+	}
+}
+
+// own says whether an owner is attached, and from where on it wants output.
+func (l *outputLog) own(owned bool, from int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.owned = owned
+	l.handed = l.acked
+	if owned && from > l.acked {
+		l.ackLocked(from)
+	}
+	l.wakeStreams()
+}
+
+// finish says that no more will come.
+func (l *outputLog) finish() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.finished, l.full = true, false
+	l.wakeReaders()
+}
+
+// discard lets go of everything, when the process is forgotten. Readers find it lost.
+func (l *outputLog) discard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.head < len(l.segs) {
+		l.removeFirst()
+	}
+	l.spill.discard()
+	l.wakeReaders()
+}
+
+// A logState is what the log says of itself for a list.
+type logState struct {
+	end, dropped, retained, acked int64
+	full                          bool
+}
+
+func (l *outputLog) state() logState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return logState{l.end, l.dropped, l.end - l.start(), l.acked, l.full}
+}
+
+// A cursor reads a log from an offset on. It belongs to one goroutine at a time.
+type cursor struct {
+	log     *outputLog
+	offset  int64 // of the next byte wanted
+	seq     uint64
+	held    *slab         // what the chunk before lies in
+	wake    chan struct{} // one slot
+	spilled spillCursor
+}
+
+// newCursor returns a cursor at offset, -1 for the oldest byte kept.
+func (l *outputLog) newCursor(offset int64) (*cursor, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case offset == -1:
+		offset = l.start()
+	case offset < -1 || offset > l.end:
+		return nil, fmt.Errorf("%w: output offset %d: the process has written %d bytes so far", env.ErrInvalid, offset, l.end)
+	}
+	return &cursor{log: l, offset: offset, wake: make(chan struct{}, 1)}, nil
+}
+
+// release lets go of the chunk before.
+func (c *cursor) release() {
+	if c.held != nil {
+		c.held.release()
+		c.held = nil
+	}
+}
+
+// next returns the next chunk and moves behind it, waiting for it if need be. owner says that what is returned
+// counts as handed to the owner. ok is false at the end.
+func (c *cursor) next(ctx context.Context, stop <-chan struct{}, owner bool) (chunk env.Chunk, ok bool, err error) {
+	c.release()
+	l := c.log
+	for {
+		if chunk, ok := c.spilled.buffered(c.offset); ok {
+			c.offset += int64(len(chunk.Data))
+			if owner {
+				l.mu.Lock()
+				l.handOver(c.offset)
+				l.mu.Unlock()
+			}
+			return chunk, true, nil
+		}
+		l.mu.Lock()
+		if start := l.start(); c.offset < start {
+			chunk := env.Chunk{Offset: c.offset, Lost: start - c.offset}
+			c.offset = start
+			if owner {
+				l.handOver(c.offset)
+			}
+			l.mu.Unlock()
+			return chunk, true, nil
+		}
+		if c.offset < l.memStart() {
+			c.spilled.locate(&l.spill, c.offset)
+			l.mu.Unlock()
+			if err := c.spilled.fill(c.offset); err != nil {
+				return env.Chunk{}, false, err
+			}
+			continue
+		}
+		if c.offset < l.end {
+			chunk := c.take()
+			if owner {
+				l.handOver(c.offset)
+			}
+			l.mu.Unlock()
+			return chunk, true, nil
+		}
+		if l.finished {
+			l.mu.Unlock()
+			return env.Chunk{}, false, nil
+		}
+		if l.waiting == nil {
+			l.waiting = make(map[*cursor]struct{}, 1)
+		}
+		l.waiting[c] = struct{}{}
+		l.mu.Unlock()
+		select {
+		case <-c.wake:
+			continue
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-stop:
+		}
+		l.mu.Lock()
+		delete(l.waiting, c)
+		l.mu.Unlock()
+		select {
+		case <-c.wake:
+		default:
+		}
+		return env.Chunk{}, false, err
+	}
+}
+
+// take takes the segment at the cursor from memory. The log is locked.
+func (c *cursor) take() env.Chunk {
+	l := c.log
+	i := l.find(c.seq, c.offset)
+	seg := &l.segs[i]
+	seg.taken = true
+	seg.slab.retain()
+	c.held = seg.slab
+	chunk := env.Chunk{Offset: c.offset, Channel: seg.channel}
+	if skip := c.offset - seg.offset; skip > 0 {
+		chunk.Data = seg.data()[skip:]
+	} else {
+		chunk.Data, chunk.Framed = seg.data(), seg.framed
+	}
+	c.offset = seg.end()
+	c.seq = l.first + uint64(i-l.head) + 1
+	return chunk
+}
+
+// find returns the index of the segment that holds offset; it is probably the one numbered guess.
+func (l *outputLog) find(guess uint64, offset int64) int {
+	if guess >= l.first && guess < l.first+uint64(len(l.segs)-l.head) {
+		i := l.head + int(guess-l.first)
+		if seg := &l.segs[i]; seg.offset <= offset && offset < seg.end() {
+			return i
+		}
+	}
+	low, high := l.head, len(l.segs)
+	for low+1 < high {
+		if mid := int(uint(low+high) >> 1); l.segs[mid].offset <= offset {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// written is the offset behind the newest byte.
+func (l *outputLog) written() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}

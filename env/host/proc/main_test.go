@@ -1,0 +1,107 @@
+package proc
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"waldo/env"
+)
+
+func TestMain(m *testing.M) {
+	poison.Store(true)
+	goleak.VerifyTestMain(m)
+}
+
+func open(t testing.TB, o Options) *Table {
+	t.Helper()
+	if o.Environment == nil {
+		o.Environment = []string{"PATH=/usr/bin:/bin"}
+	}
+	if o.Grace == 0 {
+		o.Grace = 500 * time.Millisecond
+	}
+	table := New(o)
+	t.Cleanup(func() {
+		if err := table.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return table
+}
+
+func context30(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func sh(script string) env.Command { return env.Command{Argv: []string{"/bin/sh", "-c", script}} }
+
+func run(t testing.TB, table *Table, c env.Command) env.Process {
+	t.Helper()
+	p, err := table.Start(context30(t), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// all reads the output to its end.
+func all(t testing.TB, p env.Process) (out string, lost int64) {
+	t.Helper()
+	var b []byte
+	for chunk, err := range p.Output(context30(t)) {
+		if err != nil {
+			t.Fatalf("after %d bytes: %v", len(b), err)
+		}
+		b = append(b, chunk.Data...)
+		lost += chunk.Lost
+	}
+	return string(b), lost
+}
+
+func exit(t testing.TB, p env.Process) env.Exit {
+	t.Helper()
+	select {
+	case <-p.Exited():
+	case <-time.After(30 * time.Second):
+		t.Fatal("no exit in 30 s")
+	}
+	e, err := p.Exit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestFirst(t *testing.T) {
+	table := open(t, Options{})
+	p := run(t, table, sh("echo out; echo err >&2; exit 3"))
+	out, _ := all(t, p)
+	if e := exit(t, p); e.Code != 3 || e.Offset != 8 {
+		t.Errorf("exit %+v", e)
+	}
+	if len(out) != 8 {
+		t.Errorf("%q", out)
+	}
+	p = run(t, table, env.Command{Argv: []string{"stty", "size"}, Terminal: &env.Size{Rows: 41, Columns: 123}})
+	if out, _ := all(t, p); out != "41 123\r\n" {
+		t.Errorf("%q", out)
+	}
+	p = run(t, table, env.Command{Argv: []string{"cat"}, Stdin: true})
+	p.Write(context30(t), []byte("abc"))
+	p.CloseStdin(context30(t))
+	if out, _ := all(t, p); out != "abc" {
+		t.Errorf("%q", out)
+	}
+	p = run(t, table, sh("sleep 100 & sleep 100"))
+	if err := table.Terminate(context30(t), p.ID(), time.Second); err != nil {
+		t.Error(err)
+	}
+	t.Log(all(t, p))
+	t.Log(exit(t, p))
+}

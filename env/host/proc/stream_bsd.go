@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package proc
+
+const fionread = 0x4004667f // FIONREAD
+
+func growPipe(int, int) {}

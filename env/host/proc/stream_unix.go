@@ -1,0 +1,171 @@
+//go:build unix
+
+package proc
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"waldo/env"
+	"waldo/wire"
+)
+
+// A stream is one source of output: a pipe's read end, or a terminal's master. One goroutine pumps it into the
+// log; when the leader has ended, the goroutine that found that out drains it.
+type stream struct {
+	log     *outputLog
+	channel env.Channel
+	file    *os.File
+	raw     syscall.RawConn
+	done    chan struct{} // closed when every holder of the other end is gone
+
+	mu    sync.Mutex // held for one read and its publication, never while waiting
+	slab  *slab
+	at    int  // where the next frame goes
+	large bool // the next slab is a large one
+	full  int  // reads in a row that got all they could
+}
+
+func newStream(log *outputLog, channel env.Channel, file *os.File) (*stream, error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	return &stream{log: log, channel: channel, file: file, raw: raw, done: make(chan struct{})}, nil
+}
+
+type readState int
+
+const (
+	readSome   readState = iota
+	readAgain            // nothing there now
+	readNoRoom           // the log is full, or there is no memory
+	readEnd              // nothing will come any more
+)
+
+const (
+	growAfter = 16        // full reads in a row that make the pipe grow
+	grownPipe = 512 << 10 // to this
+	ptyBuffer = 128 << 10 // more than a terminal's buffers in the kernel ever hold
+)
+
+// pump reads until every holder of the other end is gone, or stop is closed and the log is full, or the file is closed.
+func (s *stream) pump(stop <-chan struct{}) {
+	defer close(s.done)
+	need := int64(0)
+	for s.log.makeRoom(stop, need) {
+		var state readState
+		err := s.raw.Read(func(fd uintptr) bool {
+			for {
+				s.mu.Lock()
+				_, state = s.read(int(fd), false)
+				s.mu.Unlock()
+				if state != readSome {
+					return state != readAgain
+				}
+			}
+		})
+		if err != nil || state == readEnd {
+			break
+		}
+		need = s.needs()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropSlab()
+}
+
+// needs is the slab that the next read has to get.
+func (s *stream) needs() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.slab != nil && len(s.slab.buf)-s.at >= minRoom:
+		return 0
+	case s.large:
+		return largeSlab
+	}
+	return smallSlab
+}
+
+func (s *stream) dropSlab() {
+	if s.slab != nil {
+		s.slab.release()
+		s.slab = nil
+	}
+}
+
+// read reads once, directly into the log. With force it reads though the log is full. s.mu is held.
+func (s *stream) read(fd int, force bool) (int, readState) {
+	if s.slab != nil && len(s.slab.buf)-s.at < minRoom {
+		s.dropSlab()
+	}
+	if s.slab == nil {
+		if s.slab, s.at = s.log.slabFor(s.large, force), 0; s.slab == nil {
+			return 0, readNoRoom
+		}
+	}
+	room := s.slab.buf[s.at+wire.HeaderSize:]
+	if len(room) > wire.MaxData {
+		room = room[:wire.MaxData]
+	}
+	n, err := unix.Read(fd, room)
+	for err == unix.EINTR {
+		n, err = unix.Read(fd, room)
+	}
+	if n <= 0 {
+		if s.at == 0 {
+			s.dropSlab() // an idle stream holds no memory
+		}
+		s.full = 0
+		if err == unix.EAGAIN {
+			return 0, readAgain
+		}
+		return 0, readEnd // a terminal's end is EIO
+	}
+	if n == len(room) {
+		s.large = true
+		if s.full++; s.full == growAfter {
+			growPipe(fd, grownPipe)
+		}
+	} else {
+		s.full = 0
+		s.large = s.large && n >= smallSlab/2
+	}
+	var hasRoom bool
+	s.at, hasRoom = s.log.publish(s.channel, s.slab, s.at, n)
+	if !hasRoom {
+		return n, readNoRoom
+	}
+	return n, readSome
+}
+
+// drain reads what is there now, though the log be full, so that all that was written before lies in the log.
+func (s *stream) drain() {
+	err := s.raw.Control(func(fd uintptr) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		left := int64(ptyBuffer)
+		if s.channel != env.Terminal {
+			n, err := unix.IoctlGetInt(int(fd), fionread)
+			if err != nil {
+				return
+			}
+			left = int64(n)
+		}
+		for left > 0 {
+			n, state := s.read(int(fd), true)
+			if state == readAgain || state == readEnd {
+				return
+			}
+			left -= int64(n)
+		}
+	})
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		return // nothing is left to read from
+	}
+}

@@ -1,0 +1,353 @@
+package proc
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"waldo/env"
+)
+
+// A tree is everything that descends from a leader. The group is reached by its number. What has left the group is
+// found in the cgroup, if there is one; else by session, by parents, and by a cookie in the environment.
+type tree struct {
+	leader int
+	cookie string
+	gone   atomic.Bool // the leader was reaped, so that its number may be used again
+
+	mu     sync.Mutex
+	pool   *cgroups
+	cgroup *cgroup // nil without one, or when it was given back
+}
+
+const cookieName = "WALDO_PROCESS"
+
+// newTree prepares attr so that what it starts can be found again, and sets the limits.
+func newTree(l launch, attr *syscall.ProcAttr) (*tree, error) {
+	t := &tree{pool: l.cgroups}
+	limits := l.command.Limits
+	cgroup, err := t.pool.get(limits)
+	if err != nil {
+		return nil, err
+	}
+	if cgroup != nil {
+		t.cgroup = cgroup
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, cgroup.fd
+		return t, nil
+	}
+	if !l.command.CleanEnv { // a clean environment stays clean
+		t.setCookie(attr)
+	}
+	return t, nil
+}
+
+func (t *tree) setCookie(attr *syscall.ProcAttr) {
+	t.cookie = cookieName + "=" + rand.Text()
+	attr.Env = append(attr.Env[:len(attr.Env):len(attr.Env)], t.cookie)
+}
+
+// leaveCgroup gives up the cgroup if err, of a start, may come from it, and tells whether to start again.
+func (t *tree) leaveCgroup(err error, attr *syscall.ProcAttr) bool {
+	if t.cgroup == nil || t.cgroup.limited {
+		return false
+	}
+	switch err {
+	case unix.ENOSYS, unix.EBUSY, unix.EOPNOTSUPP, unix.ENODEV, unix.EINVAL, unix.EBADF:
+	default:
+		return false
+	}
+	t.pool.disable()
+	t.close()
+	attr.Sys.UseCgroupFD = false
+	t.setCookie(attr)
+	return true
+}
+
+func (t *tree) reaped() { t.gone.Store(true) }
+
+// ours tells that the leader's number still names its group, and nobody else's.
+func (t *tree) ours() bool {
+	return !t.gone.Load() || unix.Kill(t.leader, 0) == unix.ESRCH
+}
+
+// signalGroup signals the leader's group.
+func (t *tree) signalGroup(sig syscall.Signal) error {
+	if !t.ours() {
+		return unix.ESRCH
+	}
+	return unix.Kill(-t.leader, sig)
+}
+
+// terminate asks everything in the tree to end, and tells whether there was anything.
+func (t *tree) terminate(terminal bool) bool {
+	signals := []syscall.Signal{unix.SIGTERM, unix.SIGCONT} // one that is stopped has to hear it
+	if terminal {
+		signals = []syscall.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGCONT} // shells at a terminal mind only HUP
+	}
+	some := false
+	stragglers := t.members(true)
+	for _, sig := range signals {
+		if t.signalGroup(sig) == nil {
+			some = true
+		}
+		for _, m := range stragglers {
+			if m.signal(sig) {
+				some = true
+			}
+		}
+	}
+	return some
+}
+
+// kill ends everything in the tree, also what it starts meanwhile.
+func (t *tree) kill() {
+	t.signalGroup(unix.SIGKILL) //nolint:errcheck // it may be gone
+	t.mu.Lock()
+	whole := t.cgroup != nil && t.cgroup.kill() == nil
+	t.mu.Unlock()
+	if whole {
+		return
+	}
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
+		stragglers := t.members(false)
+		if len(stragglers) == 0 {
+			return
+		}
+		for _, m := range stragglers {
+			m.signal(unix.SIGKILL)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// alive tells whether anything of the tree still runs.
+func (t *tree) alive() bool {
+	t.mu.Lock()
+	if t.cgroup != nil {
+		defer t.mu.Unlock()
+		return t.cgroup.populated()
+	}
+	t.mu.Unlock()
+	return len(t.members(false)) > 0
+}
+
+// A member is one process of a tree, by its number and by when it began, which tells it from a stranger.
+type member struct {
+	pid   int
+	start int64
+}
+
+// signal signals a member that may end at any moment and leave its number to a stranger.
+func (m member) signal(sig syscall.Signal) bool {
+	fd, err := unix.PidfdOpen(m.pid, 0)
+	if err != nil {
+		return err != unix.ESRCH && unix.Kill(m.pid, sig) == nil // an older kernel
+	}
+	defer unix.Close(fd) //nolint:errcheck // a pidfd
+	if stat, err := readStat(m.pid); err != nil || stat.start != m.start {
+		return false
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+}
+
+// members lists the living members of the tree, or only those outside the leader's group.
+func (t *tree) members(outside bool) (members []member) {
+	ours := t.ours()
+	t.mu.Lock()
+	cgroup := t.cgroup
+	var pids []int
+	if cgroup != nil {
+		pids = cgroup.processes()
+	}
+	t.mu.Unlock()
+	if cgroup != nil {
+		for _, pid := range pids {
+			stat, err := readStat(pid)
+			if err == nil && stat.state != 'Z' && !(outside && ours && stat.group == t.leader) {
+				members = append(members, member{pid, stat.start})
+			}
+		}
+		return members
+	}
+
+	stats := allStats()
+	memo := map[int]bool{os.Getpid(): false}
+	if !t.gone.Load() {
+		memo[t.leader] = true
+	}
+	var in func(pid, depth int) bool
+	in = func(pid, depth int) bool {
+		known, ok := memo[pid]
+		if !ok && depth < 1000 {
+			stat, exists := stats[pid]
+			known = exists && (ours && (stat.session == t.leader || stat.group == t.leader) || t.hasCookie(pid) || in(stat.parent, depth+1))
+			memo[pid] = known
+		}
+		return known
+	}
+	for pid, stat := range stats {
+		if stat.state != 'Z' && in(pid, 0) && !(outside && ours && stat.group == t.leader) {
+			members = append(members, member{pid, stat.start})
+		}
+	}
+	return members
+}
+
+func (t *tree) hasCookie(pid int) bool {
+	if t.cookie == "" {
+		return false
+	}
+	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	return err == nil && bytes.Contains(environ, []byte(t.cookie))
+}
+
+// settle gives the cgroup back when the process is closed and nothing is left in it.
+func (t *tree) settle() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cgroup != nil && !t.cgroup.populated() {
+		t.pool.put(t.cgroup)
+		t.cgroup = nil
+	}
+}
+
+// close gives the cgroup back whatever is in it.
+func (t *tree) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cgroup != nil {
+		t.pool.put(t.cgroup)
+		t.cgroup = nil
+	}
+}
+
+// A procStat is what is wanted of /proc/PID/stat.
+type procStat struct {
+	state                  byte
+	parent, group, session int
+	cpu                    time.Duration
+	resident               int64 // bytes
+	start                  int64 // ticks since the machine came up
+}
+
+var errStat = errors.New("malformed /proc stat")
+
+const clockTick = time.Second / 100 // what user space is told, on every architecture
+
+func readStat(pid int) (procStat, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return procStat{}, err
+	}
+	return parseStat(string(b))
+}
+
+func parseStat(text string) (s procStat, err error) {
+	i := strings.LastIndexByte(text, ')') // the name before may hold anything
+	if i < 0 {
+		return s, errStat
+	}
+	f := strings.Fields(text[i+1:])
+	if len(f) < 22 {
+		return s, errStat
+	}
+	number := func(i int) int64 {
+		n, e := strconv.ParseInt(f[i], 10, 64)
+		if e != nil {
+			err = errStat
+		}
+		return n
+	}
+	s.state = f[0][0]
+	s.parent, s.group, s.session = int(number(1)), int(number(2)), int(number(3))
+	s.cpu = time.Duration(number(11)+number(12)) * clockTick
+	s.start = number(19)
+	s.resident = number(21) * int64(os.Getpagesize())
+	return s, err
+}
+
+// allStats reads what all processes say of themselves.
+func allStats() map[int]procStat {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()                //nolint:errcheck // only read
+	names, _ := dir.Readdirnames(-1) //nolint:errcheck // what could be read counts
+	stats := make(map[int]procStat, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			if stat, err := readStat(pid); err == nil {
+				stats[pid] = stat
+			}
+		}
+	}
+	return stats
+}
+
+// addUsage adds what the running trees use at present.
+func addUsage(processes []*process, infos []env.ProcessInfo) {
+	var bySession map[int]procStat
+	for i, p := range processes {
+		if infos[i].State == env.Closed {
+			continue
+		}
+		cpu, memory, ok := p.child.tree.cgroupUsage()
+		if !ok {
+			if bySession == nil {
+				bySession = make(map[int]procStat)
+				for _, stat := range allStats() {
+					sum := bySession[stat.session]
+					sum.cpu += stat.cpu
+					sum.resident += stat.resident
+					bySession[stat.session] = sum
+				}
+			}
+			sum := bySession[p.child.pid]
+			cpu, memory = sum.cpu, sum.resident
+		}
+		infos[i].CPU = max(infos[i].CPU, cpu)
+		infos[i].Memory = memory
+	}
+}
+
+func (t *tree) cgroupUsage() (cpu time.Duration, memory int64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cgroup == nil {
+		return 0, 0, false
+	}
+	cpu, ok = t.cgroup.cpu()
+	if !ok {
+		return 0, 0, false
+	}
+	for _, pid := range t.cgroup.processes() {
+		if stat, err := readStat(pid); err == nil {
+			memory += stat.resident
+		}
+	}
+	return cpu, memory, true
+}
+
+// broken says which limit the tree ran into, "" if none.
+func (t *tree) broken() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cgroup == nil || !t.cgroup.limited {
+		return ""
+	}
+	if t.cgroup.outOfMemory() {
+		return fmt.Sprintf("memory limit of %d bytes", t.cgroup.memory)
+	}
+	return ""
+}
