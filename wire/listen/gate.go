@@ -38,6 +38,8 @@ type Peer struct {
 	Remote string
 	// Trusted says that it needs no token: it is known to be the server's own user.
 	Trusted bool
+	// Note is what the process of this user that passed the connection on has said of it, see SendNote.
+	Note []byte
 
 	auth Auth
 	gate *gate

@@ -516,6 +516,15 @@ func (l *Listener) lead(ctx context.Context, g *gate, d Doors, web *web) {
 		}
 		return
 	}
+	if c.first == byteNote && peer.Trusted && l.addr.Scheme == "unix" {
+		if peer.Note, err = readNote(g); err == nil {
+			c, err = peek(g, peer)
+		}
+		if err != nil {
+			refuse(err.Error(), "")
+			return
+		}
+	}
 	switch {
 	case l.tls == nil && c.first == byteTLS:
 		refuse("TLS on a plain listener", refuseTLS)
