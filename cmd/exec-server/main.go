@@ -1,0 +1,45 @@
+// Command exec-server offers this machine's processes, terminals and files to clients elsewhere.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "0.1.0-dev"
+
+const programName = "exec-server"
+
+func main() {
+	err := command().Execute()
+	var failed *exitError
+	switch {
+	case errors.As(err, &failed):
+		os.Exit(failed.code)
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "%s: %v\n", programName, err)
+		os.Exit(1)
+	}
+}
+
+// exitError ends the program with a code and without a message: it has been said already.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+func command() *cobra.Command {
+	root := serveCommand()
+	root.AddCommand(daemonCommand(), &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run: func(c *cobra.Command, _ []string) {
+			fmt.Fprintf(c.OutOrStdout(), "%s %s\n", programName, version)
+		},
+	})
+	return root
+}

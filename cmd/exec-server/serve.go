@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waldo/env/host"
+	"waldo/env/rpc"
+	"waldo/wire/listen"
+)
+
+const defaultMaxLease = 7 * 24 * time.Hour
+
+// shutdownWithin bounds the end of a server whose processes do not go.
+const shutdownWithin = 15 * time.Second
+
+// settings are the flags.
+type settings struct {
+	listen    []string
+	oneShot   bool
+	detached  bool // nobody reads standard output once the URLs are there
+	exitIdle  time.Duration
+	maxLease  time.Duration
+	logFormat string
+	logLevel  string
+	access    listen.Options
+	host      host.Options
+}
+
+func serveCommand() *cobra.Command {
+	var s settings
+	c := &cobra.Command{
+		Use:   programName,
+		Short: "Offer this machine's processes, terminals and files to clients elsewhere",
+		Long: `Offer this machine's processes, terminals and files to clients elsewhere.
+
+Each listener's URL is printed on standard output, a line each, as soon as it accepts. Everything else goes to
+standard error. A TCP listener always wants a token: without --token-file one is made and kept in the state
+directory, where clients of the same user on the same machine find it by themselves.`,
+		Example: `  exec-server                                          # on loopback, for this user
+  exec-server --listen tls://0.0.0.0:7777              # for other machines; prints the pin of its certificate
+  exec-server --listen unix:///run/user/1000/box.sock
+  ssh box exec-server --listen stdio                   # what app-server does behind your back`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(c *cobra.Command, _ []string) error { return s.serve(c.Context()) },
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringArrayVar(&s.listen, "listen", nil, "where to listen: tcp://, tls://, ws://, wss://HOST:PORT, unix://PATH or stdio; may be repeated (default tcp://127.0.0.1:7777)")
+	f.StringVar(&s.access.TokenFile, "token-file", "", "file that holds the token; made if it is not there")
+	f.BoolVar(&s.access.NoAuth, "no-auth", false, "let everybody on this machine in; loopback only")
+	f.StringVar(&s.access.TLSCert, "tls-cert", "", "PEM file of the certificate (default: one is made in the state directory)")
+	f.StringVar(&s.access.TLSKey, "tls-key", "", "PEM file of its key")
+	f.StringVar(&s.access.ClientCA, "client-ca", "", "PEM file of authorities whose client certificates stand for a token")
+	f.StringArrayVar(&s.access.AllowOrigins, "allow-origin", nil, "value of the Origin header to let in; may be repeated")
+	f.StringVar(&s.access.StateDir, "state-dir", "", "directory of this server's own files (default $WALDO_HOME/exec-server, else ~/.waldo/exec-server)")
+	f.DurationVar(&s.maxLease, "max-lease", defaultMaxLease, "the longest that processes may outlive their client's connection")
+	f.DurationVar(&s.exitIdle, "exit-idle", 0, "end after this time without a client and without a process (0: never)")
+	f.BoolVar(&s.oneShot, "one-shot", false, "with --listen stdio: serve this pipe alone and end with it, instead of joining the user's daemon")
+	f.Int64Var(&s.host.Processes.MemoryBudget, "retain-memory", 256<<20, "bytes of output kept in memory, all processes together")
+	f.Int64Var(&s.host.Processes.SpillBudget, "retain-spill", 4<<30, "bytes of output kept on disk while nobody reads, all processes together")
+	f.IntVar(&s.host.Processes.MaxProcesses, "max-processes", 10000, "processes at a time")
+	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
+	f.StringVar(&s.logLevel, "log-level", "warn", "debug, info, warn or error")
+	return c
+}
+
+// logger makes the log that the flags ask for.
+func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", s.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch s.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: want text or json", s.logFormat)
+}
+
+// stateDir is the directory of the server's own files.
+func stateDir(flag string) (string, error) {
+	if flag != "" {
+		return filepath.Abs(flag)
+	}
+	home := os.Getenv("WALDO_HOME")
+	if home == "" {
+		user, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("state directory: %w; set WALDO_HOME or --state-dir", err)
+		}
+		home = filepath.Join(user, ".waldo")
+	}
+	return filepath.Abs(filepath.Join(home, "exec-server"))
+}
+
+// serve runs the server until a signal, the end of stdio, or idleness ends it.
+func (s *settings) serve(ctx context.Context) error {
+	log, err := s.logger(os.Stderr)
+	if err != nil {
+		return err
+	}
+	if s.access.StateDir, err = stateDir(s.access.StateDir); err != nil {
+		return err
+	}
+	addresses, stdio, err := s.addresses()
+	if err != nil {
+		return err
+	}
+	s.access.Log = log
+	if stdio && !s.oneShot && daemonsWork {
+		return join(ctx, s.access.StateDir, os.Stdin, os.Stdout)
+	}
+	return s.run(ctx, log, addresses, stdio)
+}
+
+// addresses parses --listen. stdio can only be the one address.
+func (s *settings) addresses() (addresses []listen.Address, stdio bool, err error) {
+	texts := s.listen
+	if len(texts) == 0 {
+		texts = []string{fmt.Sprintf("tcp://127.0.0.1:%d", listen.DefaultPort)}
+	}
+	for _, text := range texts {
+		address, err := listen.ParseAddress(text)
+		if err != nil {
+			return nil, false, fmt.Errorf("--listen: %w", err)
+		}
+		stdio = stdio || address.Scheme == "stdio"
+		addresses = append(addresses, address)
+	}
+	switch {
+	case stdio && len(addresses) > 1:
+		return nil, false, errors.New("--listen stdio cannot be combined with another address")
+	case s.oneShot && !stdio:
+		return nil, false, errors.New("--one-shot goes with --listen stdio")
+	}
+	return addresses, stdio, nil
+}
+
+// run serves on addresses, or on stdio alone.
+func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen.Address, stdio bool) (err error) {
+	s.host.Version, s.host.Logger, s.host.Environ = version, log, os.Environ()
+	machine, err := host.New(s.host)
+	if err != nil {
+		return err
+	}
+	server, err := rpc.NewServer(ctx, machine, rpc.ServerOptions{
+		Name:     programName + " " + version,
+		MaxLease: s.maxLease,
+		Log:      log,
+	})
+	if err != nil {
+		machine.Close()
+		return err
+	}
+	ctx, end := withShutdown(ctx, log)
+	defer func() {
+		end(nil)
+		server.Close() //nolint:errcheck // returns nil
+		err = errors.Join(err, machine.Close())
+	}()
+	doors := listen.Doors{Native: func(ctx context.Context, c net.Conn, p *listen.Peer) {
+		from, err := origin(p)
+		if err == nil {
+			err = server.Serve(ctx, c, from, p.Authenticate)
+		}
+		log.Info("connection ended", "remote", p.Remote, "error", err)
+	}}
+	if stdio {
+		return listen.ServeStdio(ctx, listen.Stdio(os.Stdin, os.Stdout), doors)
+	}
+	var listeners []*listen.Listener
+	for _, address := range addresses {
+		l, err := listen.Listen(ctx, address, s.access)
+		if err != nil {
+			for _, l := range listeners {
+				l.Close() //nolint:errcheck // it serves nothing yet
+			}
+			return err
+		}
+		listeners = append(listeners, l)
+	}
+	for _, l := range listeners {
+		if l.Pin() != "" {
+			fmt.Fprintf(os.Stderr, "%s: %s has the pin %s\n", programName, l.URL(), l.Pin())
+		}
+		fmt.Println(l.URL())
+	}
+	if s.detached {
+		os.Stdout.Close() // whoever started the daemon waits for this
+	}
+	var serving sync.WaitGroup
+	outcome := make([]error, len(listeners))
+	for i, l := range listeners {
+		serving.Go(func() {
+			outcome[i] = l.Serve(ctx, doors)
+			end(nil) // one that fails ends the others
+		})
+	}
+	if s.exitIdle > 0 {
+		serving.Go(func() {
+			if server.AwaitIdle(ctx, s.exitIdle) == nil {
+				log.Info("idle", "for", s.exitIdle)
+				end(nil)
+			}
+		})
+	}
+	serving.Wait()
+	return errors.Join(outcome...)
+}
+
+// withShutdown makes a context that the usual signals end. A second signal, or a shutdown that takes too long,
+// ends the program at once.
+func withShutdown(ctx context.Context, log *slog.Logger) (context.Context, context.CancelCauseFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case sig := <-signals:
+			log.Info("shutting down", "signal", sig)
+			end(fmt.Errorf("signal %v", sig))
+		case <-ctx.Done():
+		}
+		select {
+		case <-signals:
+		case <-time.After(shutdownWithin):
+		}
+		fmt.Fprintf(os.Stderr, "%s: ended without waiting for everything\n", programName)
+		os.Exit(1)
+	}()
+	return ctx, end
+}
