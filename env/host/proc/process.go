@@ -64,9 +64,12 @@ func (p *process) watch() {
 	for _, s := range p.child.streams {
 		s.drain()
 	}
-	offset := p.log.written()
+	offset, broken := p.log.written(), p.child.tree.broken()
 	p.mu.Lock()
 	p.status = status
+	if p.reason == "" {
+		p.reason = broken
+	}
 	p.ended = time.Now()
 	p.exit = env.Exit{Code: status.code, Signal: status.signal, Offset: offset, Reason: p.reason}
 	if p.timer != nil {

@@ -56,3 +56,5 @@ type cgroups struct{}
 
 func newCgroups() *cgroups { return nil }
 func (*cgroups) close()    {}
+
+func (*cgroups) canLimit() bool { return false }
