@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,6 +121,9 @@ func serveStart(ctx context.Context, s *session, call *wire.Call) error {
 	}
 	command := params.command()
 	command.ID = s.qualify(command.ID)
+	if err := s.place(&command); err != nil {
+		return err
+	}
 	// Held before it runs, so that at no moment nobody would end it.
 	undo, err := s.hold(command.ID)
 	if err != nil {
@@ -132,6 +136,22 @@ func serveStart(ctx context.Context, s *session, call *wire.Call) error {
 	}
 	defer p.Close()
 	return relay(ctx, call, p, params.From)
+}
+
+// place starts a command where the session came from, as far as it does not say itself.
+func (s *session) place(command *env.Command) error {
+	if s.origin.Environ != nil && !command.CleanEnv {
+		command.Env = slices.Concat(s.origin.Environ, command.Env)
+		command.CleanEnv = true
+	}
+	if s.origin.Directory != "" && command.Directory.IsZero() {
+		directory, err := pathuri.FromNative(s.origin.Directory, s.server.paths)
+		if err != nil {
+			return err
+		}
+		command.Directory = directory
+	}
+	return nil
 }
 
 func serveAttach(ctx context.Context, s *session, call *wire.Call) error {

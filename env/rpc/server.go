@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"waldo/env"
+	"waldo/pathuri"
 	"waldo/wire"
 )
 
@@ -34,6 +35,7 @@ type Server struct {
 	options  ServerOptions
 	instance string
 	info     json.RawMessage
+	paths    pathuri.Convention
 
 	ctx    context.Context // of what outlives connections
 	cancel context.CancelFunc
@@ -74,6 +76,7 @@ func NewServer(ctx context.Context, e env.Env, options ServerOptions) (*Server, 
 		options:     options,
 		instance:    uuid.NewString(),
 		info:        info,
+		paths:       description.Paths,
 		sessions:    make(map[string]*session),
 		holders:     make(map[string]*session),
 		connections: make(map[*wire.Conn]struct{}),
@@ -83,9 +86,16 @@ func NewServer(ctx context.Context, e env.Env, options ServerOptions) (*Server, 
 	return s, nil
 }
 
+// Origin is where a connection came from on the server's own machine. Sessions that begin on it start their
+// processes from there.
+type Origin struct {
+	Environ   []string // "NAME=value"; nil: what the environment gives
+	Directory string   // native; "": the environment's default
+}
+
 // Serve serves one connection until it or ctx ends, and closes it. authenticate decides on the token of its HELLO.
-func (s *Server) Serve(ctx context.Context, nc net.Conn, authenticate func(token string) error) error {
-	p := &peer{server: s, alone: make(chan struct{})}
+func (s *Server) Serve(ctx context.Context, nc net.Conn, origin Origin, authenticate func(token string) error) error {
+	p := &peer{server: s, origin: origin, alone: make(chan struct{})}
 	started := make(chan struct{})
 	conn, err := wire.Server(nc, func(ctx context.Context, hello wire.Hello) (wire.Welcome, error) {
 		if err := authenticate(hello.Token); err != nil {

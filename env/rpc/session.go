@@ -17,6 +17,7 @@ import (
 type session struct {
 	server  *Server
 	id      string
+	origin  Origin
 	journal journal
 
 	// Guarded by server.mu.
@@ -31,6 +32,7 @@ type session struct {
 type peer struct {
 	server  *Server
 	conn    *wire.Conn
+	origin  Origin
 	session *session
 	alone   chan struct{} // closed when the connection it took over from has ended
 }
@@ -78,7 +80,7 @@ func (s *Server) welcome(p *peer, hello wire.Hello) (wire.Welcome, error) {
 		if id == "" {
 			id = uuid.NewString()
 		}
-		known = &session{server: s, id: id}
+		known = &session{server: s, id: id, origin: p.origin}
 		s.sessions[id] = known
 	}
 	if old := known.conn; old != nil {
