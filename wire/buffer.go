@@ -3,24 +3,36 @@ package wire
 import "sync"
 
 const (
-	// smallBuffer is the size up to which a payload gets memory of its own: a pooled buffer would hold 32 KiB
-	// for a keystroke.
+	// smallBuffer is the size up to which a payload gets memory of its own: a pooled buffer would hold more than
+	// it needs for a keystroke.
 	smallBuffer = 1024
-	largeBuffer = HeaderSize + MaxData
+	// mediumBuffer is what a terminal and many pipes give at once. A queue of such payloads holds an eighth of what
+	// it would with large buffers alone.
+	mediumBuffer = HeaderSize + 4<<10
+	largeBuffer  = HeaderSize + MaxData
 )
 
-var buffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
+var (
+	mediumBuffers = sync.Pool{New: func() any { return new([mediumBuffer]byte) }}
+	largeBuffers  = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
+)
 
 // getBuffer returns n bytes, n at most largeBuffer; putBuffer takes them back.
 func getBuffer(n int) []byte {
-	if n <= smallBuffer {
+	switch {
+	case n <= smallBuffer:
 		return make([]byte, n)
+	case n <= mediumBuffer:
+		return mediumBuffers.Get().(*[mediumBuffer]byte)[:n]
 	}
-	return buffers.Get().(*[largeBuffer]byte)[:n]
+	return largeBuffers.Get().(*[largeBuffer]byte)[:n]
 }
 
 func putBuffer(b []byte) {
-	if cap(b) == largeBuffer {
-		buffers.Put((*[largeBuffer]byte)(b[:largeBuffer]))
+	switch cap(b) {
+	case mediumBuffer:
+		mediumBuffers.Put((*[mediumBuffer]byte)(b[:mediumBuffer]))
+	case largeBuffer:
+		largeBuffers.Put((*[largeBuffer]byte)(b[:largeBuffer]))
 	}
 }

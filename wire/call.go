@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -21,27 +23,31 @@ type Call struct {
 	op           uint64
 	acknowledged uint64
 
-	readable chan struct{} // holds a token when there may be something to receive
-	credited chan struct{} // holds a token when there may be more credit
-
 	mu        sync.Mutex
-	queue     []Event // received; from first on not yet taken
+	readable  chan struct{} // holds a token when there may be something to receive; made when first waited on
+	credited  chan struct{} // holds a token when there may be more credit; likewise
+	queue     []Event       // received; from first on not yet taken
 	first     int
-	queued    int64 // payload bytes in queue
+	inline    [3]Event // what queue begins as: enough for most calls
+	messages  int      // bytes of the CONTROL messages in queue
+	end       error
 	cut       error
 	cancel    context.CancelCauseFunc // of the server's handler
 	client    bool
 	headSent  bool
+	headRead  bool
 	endSent   bool
 	endRead   bool
 	discarded bool // nobody takes DATA any more
+	ackNews   bool // an AckEvent is to be received
 
 	// DATA that this end sends: what was sent, what the peer's code took, how much may be between.
 	sent, taken counter
 	credit      int64
-	// DATA that this end receives: what was taken, and what of it has been told.
-	used, told counter
-	toldAt     time.Time
+	// DATA that this end receives: what came, what of it was taken, what of that has been told.
+	came, used, told counter
+	toldCredit       int64
+	toldAt           time.Time
 }
 
 // counter counts DATA of one direction: payload bytes and frames.
@@ -62,6 +68,7 @@ const (
 	ReplyEvent   EventKind = iota + 1 // the HEAD of a server's answer
 	DataEvent                         // bytes on a channel
 	ControlEvent                      // a CONTROL message
+	AckEvent                          // the peer has taken more, see Taken; several acks may be one event
 	EndEvent                          // the END: nothing follows
 )
 
@@ -73,12 +80,9 @@ type Event struct {
 }
 
 func newCall(s *stream) *Call {
-	return &Call{
-		stream:   s,
-		readable: make(chan struct{}, 1),
-		credited: make(chan struct{}, 1),
-		credit:   initialCredit,
-	}
+	c := &Call{stream: s, credit: initialCredit, toldCredit: initialCredit, toldAt: time.Now()}
+	c.queue = c.inline[:0]
+	return c
 }
 
 // Request names a method and its parameters.
@@ -137,21 +141,32 @@ func (c *Conn) Hello(hello Hello) (answer func(context.Context) (Welcome, error)
 	}
 	return func(ctx context.Context) (Welcome, error) {
 		var welcome Welcome
-		err := call.result(ctx, helloMethod, &welcome)
-		return welcome, err
+		if err := call.result(ctx, helloMethod, &welcome); err != nil {
+			return Welcome{}, err
+		}
+		// A server that breaks the rules must not be believed.
+		if _, err := negotiate([2]int{MinVersion, MaxVersion}, [2]int{welcome.Version, welcome.Version}); err != nil {
+			return Welcome{}, err
+		}
+		return welcome, nil
 	}, nil
 }
 
 func (c *Conn) open(request Request, final bool) (*Call, error) {
-	params, err := json.Marshal(request.Params)
-	if err != nil {
-		return nil, fmt.Errorf("%w: parameters of %s: %w", Invalid, request.Method, err)
+	h := head{Method: request.Method, Op: request.Op, Acked: request.Acked}
+	if request.Params != nil {
+		params, err := json.Marshal(request.Params)
+		if err != nil {
+			return nil, fmt.Errorf("%w: parameters of %s: %w", Invalid, request.Method, err)
+		}
+		h.Params = params
 	}
-	payload, err := json.Marshal(head{Method: request.Method, Params: params, Op: request.Op, Acked: request.Acked})
+	payload, err := h.encode()
 	if err != nil {
 		return nil, err
 	}
-	b, err := appendMessage(nil, kindHead, payload)
+	b := make([]byte, 0, len(payload)+3*HeaderSize)
+	b, err = appendMessage(b, kindHead, payload)
 	if err != nil {
 		return nil, fmt.Errorf("parameters of %s: %w", request.Method, err)
 	}
@@ -195,7 +210,8 @@ func (c *Call) Params(v any) error {
 // RawParams are the parameters as they came.
 func (c *Call) RawParams() json.RawMessage { return c.params }
 
-// Reply sends the HEAD of the answer, once; without it END sends an empty one.
+// Reply sends the HEAD of the answer, once and before anything else; whoever sends something else first has sent
+// an empty one.
 func (c *Call) Reply(v any) error {
 	payload, err := json.Marshal(v)
 	if err != nil {
@@ -212,7 +228,7 @@ func (c *Call) Reply(v any) error {
 	c.headSent = true
 	c.mu.Unlock()
 	if again {
-		return fmt.Errorf("%w: a second reply", Internal)
+		return fmt.Errorf("%w: a reply that is not the first of an answer", Internal)
 	}
 	return c.stream.writeLocked(b)
 }
@@ -230,15 +246,21 @@ func (c *Call) Control(v any) error {
 	return c.write(b)
 }
 
-// write sends frames, unless this direction has ended.
+// write sends frames that come after the HEAD, unless this direction has ended.
 func (c *Call) write(b []byte) error {
 	c.stream.wmu.Lock()
 	defer c.stream.wmu.Unlock()
 	c.mu.Lock()
-	ended := c.endSent
+	ended, headSent := c.endSent, c.headSent
+	c.headSent = true
 	c.mu.Unlock()
 	if ended {
 		return ErrEnded
+	}
+	if !headSent {
+		if err := c.stream.writeLocked(emptyHead); err != nil {
+			return err
+		}
 	}
 	return c.stream.writeLocked(b)
 }
@@ -262,6 +284,9 @@ func (c *Call) Send(ctx context.Context, channel Channel, p []byte) error {
 
 // SendFramed is Send for one whole DATA frame, its header in front (see PutDataHeader).
 func (c *Call) SendFramed(ctx context.Context, framed []byte) error {
+	if !isData(framed) {
+		return fmt.Errorf("%w: %d bytes that are not one DATA frame", Internal, len(framed))
+	}
 	for {
 		c.mu.Lock()
 		if err := c.cannotSend(); err != nil {
@@ -275,16 +300,24 @@ func (c *Call) SendFramed(ctx context.Context, framed []byte) error {
 			c.mu.Unlock()
 			return c.write(framed)
 		}
+		hopeless := c.endRead
+		if c.credited == nil {
+			c.credited = make(chan struct{}, 1)
+		}
+		credited := c.credited
 		c.mu.Unlock()
+		if hopeless { // what has ended its side acknowledges nothing more
+			return fmt.Errorf("%w: %d bytes are not acknowledged and never will be", ErrEnded, open)
+		}
 		select {
-		case <-c.credited:
+		case <-credited:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// ErrEnded says that the peer has ended its side of the call, so that nothing can be sent to it.
+// ErrEnded says that the peer, or this end, has ended its side of the call, so that nothing more can be sent.
 var ErrEnded = errors.New("call has ended")
 
 // cannotSend tells why DATA can no longer be sent. c.mu is held.
@@ -300,7 +333,7 @@ func (c *Call) cannotSend() error {
 	return nil
 }
 
-// Sent is how many payload bytes were sent, Taken how many of them the peer's code has taken.
+// Sent is how many payload bytes were sent.
 func (c *Call) Sent() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -318,12 +351,11 @@ func (c *Call) Taken() int64 {
 func (c *Call) End(result any) error {
 	payload := []byte("{}")
 	if result != nil {
-		var err error
-		if payload, err = json.Marshal(struct {
-			Result any `json:"result"`
-		}{result}); err != nil {
+		encoded, err := json.Marshal(result)
+		if err != nil {
 			return c.fail(fmt.Errorf("%w: result of %s: %w", Internal, c.method, err))
 		}
+		payload = append(append(append(make([]byte, 0, len(resultPrefix)+len(encoded)+1), resultPrefix...), encoded...), '}')
 	}
 	return c.sendEnd(payload)
 }
@@ -331,18 +363,45 @@ func (c *Call) End(result any) error {
 // fail ends this direction of the call with an error, which it returns.
 func (c *Call) fail(err error) error {
 	crossed := FromError(err)
-	if len(crossed.Message) > maxMessage/4 { // JSON may double it and more
-		cutShort := *crossed
-		cutShort.Message = cutShort.Message[:maxMessage/4] + " …"
-		crossed = &cutShort
+	for n := maxMessage; ; n /= 2 {
+		payload, merr := json.Marshal(end{Error: crossed})
+		if merr == nil && len(payload) <= maxMessage {
+			c.sendEnd(payload) //nolint:errcheck // a cut is the caller's to notice
+			return err
+		}
+		crossed = crossed.shortened(n)
 	}
-	payload, merr := json.Marshal(struct {
-		Error *Error `json:"error"`
-	}{crossed})
-	if merr == nil {
-		c.sendEnd(payload) //nolint:errcheck // a cut is the caller's to notice
+}
+
+// end is an END, of either direction.
+type end struct {
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+}
+
+const resultPrefix = `{"result":`
+
+// decodeEnd returns the result of an END, or its error.
+func decodeEnd(payload []byte) (json.RawMessage, *Error, error) {
+	if string(payload) == "{}" {
+		return json.RawMessage("null"), nil, nil
 	}
-	return err
+	if result, ok := bytes.CutPrefix(payload, []byte(resultPrefix)); ok {
+		if result, ok = bytes.CutSuffix(result, []byte("}")); ok && json.Valid(result) {
+			return result, nil, nil
+		}
+	}
+	var e end
+	if err := json.Unmarshal(payload, &e); err != nil {
+		return nil, nil, fmt.Errorf("%w: END: %w", errProtocol, err)
+	}
+	if e.Error != nil {
+		return nil, e.Error.received(), nil
+	}
+	if e.Result == nil {
+		e.Result = json.RawMessage("null")
+	}
+	return e.Result, nil, nil
 }
 
 func (c *Call) sendEnd(payload []byte) error {
@@ -355,9 +414,9 @@ func (c *Call) sendEnd(payload []byte) error {
 	if sent {
 		return nil
 	}
-	var b []byte
+	b := make([]byte, 0, len(emptyHead)+len(payload)+2*HeaderSize)
 	if !headSent {
-		b, _ = appendMessage(b, kindHead, []byte("{}"))
+		b = append(b, emptyHead...)
 	}
 	b, err := appendMessage(b, kindEnd, payload)
 	if err != nil {
@@ -375,7 +434,7 @@ func (c *Call) Close() error {
 	if complete {
 		complete = c.sendEnd([]byte("{}")) == nil
 	}
-	c.discard()
+	bulk := c.discard()
 	s := c.stream
 	if !complete {
 		s.cut(context.Canceled)
@@ -388,6 +447,9 @@ func (c *Call) Close() error {
 	}
 	s.mu.Unlock()
 	if mine {
+		if bulk {
+			s.y.Shrink()
+		}
 		s.conn.recycle(s)
 	}
 	return nil
@@ -401,7 +463,15 @@ func (c *Call) over() bool {
 }
 
 // Readable holds a token when there may be something to receive, for use in a select with TryReceive.
-func (c *Call) Readable() <-chan struct{} { return c.readable }
+func (c *Call) Readable() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.readable == nil {
+		c.readable = make(chan struct{}, 1)
+		c.readable <- struct{}{}
+	}
+	return c.readable
+}
 
 // Receive returns the next event. After the END, or when the END is an error, it returns that error, or io.EOF;
 // when the call was cut, an error that is ErrCut (or the cause).
@@ -412,7 +482,7 @@ func (c *Call) Receive(ctx context.Context) (Event, error) {
 			return event, err
 		}
 		select {
-		case <-c.readable:
+		case <-c.Readable():
 		case <-ctx.Done():
 			return Event{}, context.Cause(ctx)
 		}
@@ -423,6 +493,10 @@ func (c *Call) Receive(ctx context.Context) (Event, error) {
 func (c *Call) TryReceive() (event Event, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ackNews {
+		c.ackNews = false
+		return Event{Kind: AckEvent}, true, nil
+	}
 	if c.first == len(c.queue) {
 		switch {
 		case c.endRead:
@@ -436,26 +510,14 @@ func (c *Call) TryReceive() (event Event, ok bool, err error) {
 	if c.first++; c.first == len(c.queue) {
 		c.queue, c.first = c.queue[:0], 0
 	}
-	if event.Kind == DataEvent {
-		c.queued -= int64(len(event.Data))
+	switch event.Kind {
+	case ControlEvent:
+		c.messages -= len(event.Data)
+	case EndEvent:
+		if c.end != nil {
+			return Event{}, false, c.end
+		}
 	}
-	if event.Kind != EndEvent {
-		return event, true, nil
-	}
-	var end struct {
-		Result json.RawMessage `json:"result"`
-		Error  *Error          `json:"error"`
-	}
-	if err := json.Unmarshal(event.Data, &end); err != nil {
-		return Event{}, false, fmt.Errorf("%w: END: %w", ErrCut, err)
-	}
-	if end.Error != nil {
-		return Event{}, false, end.Error
-	}
-	if end.Result == nil {
-		end.Result = json.RawMessage("null")
-	}
-	event.Data = end.Result
 	return event, true, nil
 }
 
@@ -469,96 +531,143 @@ func (c *Call) Took(event Event) {
 	c.mu.Lock()
 	c.used.bytes += int64(n)
 	c.used.frames++
-	if c.used.cost(c.told) >= c.grant()/4 || time.Since(c.toldAt) >= ackEvery {
-		c.tellLocked()
-		return
-	}
+	// The first one tells a peer that knows of a small credit only, that there is more.
+	tell := c.toldCredit < c.grant() || c.used.cost(c.told) >= c.grant()/4 || time.Since(c.toldAt) >= ackEvery
 	c.mu.Unlock()
+	if tell {
+		c.Flush()
+	}
 }
 
 // Flush tells the peer at once what has been taken.
 func (c *Call) Flush() {
+	// Under the lock of writing, so that acks leave in their order.
+	c.stream.wmu.Lock()
+	defer c.stream.wmu.Unlock()
 	c.mu.Lock()
-	if c.used == c.told {
-		c.mu.Unlock()
-		return
-	}
-	c.tellLocked()
-}
-
-// tellLocked sends an ack, and unlocks c.mu.
-func (c *Call) tellLocked() {
-	c.told, c.toldAt = c.used, time.Now()
-	ack := controlAck{Ack: &ack{Offset: c.used.bytes, Frames: c.used.frames, Credit: c.grant()}}
-	tell := !c.endRead && c.cut == nil && !c.endSent
+	tell := c.used != c.told && !c.endRead && c.cut == nil && !c.endSent
+	a := ack{Offset: c.used.bytes, Frames: c.used.frames, Credit: c.grant()}
+	c.told, c.toldCredit, c.toldAt = c.used, a.Credit, time.Now()
 	c.mu.Unlock()
 	if tell {
-		c.Control(ack) //nolint:errcheck // a cut is noticed by whoever receives
+		var buffer [128]byte
+		b, _ := appendMessage(buffer[:0], kindControl, a.append(nil))
+		c.stream.writeLocked(b) //nolint:errcheck // a cut is noticed by whoever receives
 	}
 }
 
 // grant is the credit this end gives.
 func (c *Call) grant() int64 { return int64(c.stream.conn.window) - reserve }
 
-// controlAck is the one CONTROL message that is this package's own.
-type controlAck struct {
-	Ack *ack `json:"ack"`
-}
-
+// ack is the one CONTROL message that is this package's own.
 type ack struct {
 	Offset int64 `json:"offset"`
 	Frames int64 `json:"frames"`
 	Credit int64 `json:"credit"`
 }
 
+const ackPrefix = `{"ack":`
+
+// append appends the message.
+func (a ack) append(b []byte) []byte {
+	b = strconv.AppendInt(append(b, ackPrefix+`{"offset":`...), a.Offset, 10)
+	b = strconv.AppendInt(append(b, `,"frames":`...), a.Frames, 10)
+	b = strconv.AppendInt(append(b, `,"credit":`...), a.Credit, 10)
+	return append(b, "}}"...)
+}
+
+// decodeAck returns the ack that a CONTROL message is, nil if it is another one.
+func decodeAck(payload []byte) (*ack, error) {
+	if !bytes.Contains(payload, []byte(`"ack"`)) {
+		return nil, nil
+	}
+	var control struct {
+		Ack *ack `json:"ack"`
+	}
+	if err := json.Unmarshal(payload, &control); err != nil {
+		return nil, fmt.Errorf("%w: CONTROL: %w", errProtocol, err)
+	}
+	return control.Ack, nil
+}
+
 // receive takes a frame from the reader goroutine. It never waits.
 func (c *Call) receive(f frame) error {
 	event := Event{Channel: f.channel, Data: f.payload}
+	var failed error
 	switch f.kind {
 	case kindHead:
 		event.Kind = ReplyEvent
 	case kindData:
 		event.Kind = DataEvent
-	case kindEnd:
-		event.Kind = EndEvent
 	case kindControl:
 		event.Kind = ControlEvent
-		if isAck(f.payload) {
-			var control controlAck
-			if err := json.Unmarshal(f.payload, &control); err != nil || control.Ack == nil {
-				return fmt.Errorf("%w: ack %q", errProtocol, f.payload)
-			}
-			return c.acked(*control.Ack)
+		a, err := decodeAck(f.payload)
+		if err != nil {
+			return err
+		}
+		if a != nil {
+			return c.acked(*a)
+		}
+	case kindEnd:
+		event.Kind = EndEvent
+		result, refusal, err := decodeEnd(f.payload)
+		if err != nil {
+			return err
+		}
+		if event.Data = result; refusal != nil {
+			failed = refusal
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.endRead {
-		return fmt.Errorf("%w: a frame after END", errProtocol)
+	if err := c.outOfPlace(event); err != nil {
+		return err
 	}
-	if event.Kind == DataEvent {
-		if c.discarded {
-			putBuffer(event.Data)
-			return nil
-		}
-		// The credit that was given bounds the queue; a peer that ignores it is cut.
-		if c.queued += int64(len(event.Data)); c.queued > int64(c.stream.conn.window) {
-			return fmt.Errorf("%w: more DATA than credit", errProtocol)
-		}
+	c.headRead = true
+	if c.discarded && event.Kind == DataEvent {
+		putBuffer(event.Data)
+		return nil
 	}
-	c.queue = append(c.queue, event)
+	if !c.discarded || event.Kind == EndEvent {
+		c.queue = append(c.queue, event)
+	}
 	if event.Kind == EndEvent {
-		c.endRead = true
+		c.end, c.endRead = failed, true
 		wake(c.credited)
 	}
 	wake(c.readable)
 	return nil
 }
 
-func isAck(payload []byte) bool {
-	const prefix = `{"ack":`
-	return len(payload) > len(prefix) && string(payload[:len(prefix)]) == prefix
+// outOfPlace counts what came, and says what is wrong with it. c.mu is held.
+func (c *Call) outOfPlace(event Event) error {
+	switch {
+	case c.endRead:
+		return fmt.Errorf("%w: a frame after END", errProtocol)
+	case c.client && c.headRead == (event.Kind == ReplyEvent):
+		return fmt.Errorf("%w: HEAD is the first frame of an answer and no other", errProtocol)
+	}
+	if c.discarded {
+		return nil
+	}
+	switch event.Kind {
+	case DataEvent:
+		c.came.bytes += int64(len(event.Data))
+		c.came.frames++
+		// The sender knows of no more than was taken, so this is the least strict it can be.
+		if c.came.cost(c.used) > c.grant() {
+			return fmt.Errorf("%w: more DATA than credit", errProtocol)
+		}
+	case ControlEvent:
+		if c.messages += len(event.Data); c.messages > maxMessages {
+			return fmt.Errorf("%w: over %d bytes of CONTROL wait", errProtocol, maxMessages)
+		}
+	}
+	return nil
 }
+
+// maxMessages is how many bytes of CONTROL may wait for a call's receiver: credit does not count them.
+const maxMessages = 1 << 20
 
 func (c *Call) acked(a ack) error {
 	c.mu.Lock()
@@ -569,12 +678,14 @@ func (c *Call) acked(a ack) error {
 	c.taken = counter{a.Offset, a.Frames}
 	c.credit = min(a.Credit, maxWindow)
 	wake(c.credited)
-	wake(c.readable) // whoever waits for Taken to grow waits there
+	c.ackNews = true
+	wake(c.readable)
 	return nil
 }
 
-// discard gives back what was queued and not taken, and all that still comes.
-func (c *Call) discard() {
+// discard gives back what was queued and not taken, and all that still comes. It tells whether much came, so that
+// the stream holds a large buffer.
+func (c *Call) discard() (bulk bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, event := range c.queue[c.first:] {
@@ -583,6 +694,7 @@ func (c *Call) discard() {
 		}
 	}
 	c.queue, c.first, c.discarded = nil, 0, true
+	return c.came.bytes > MaxData
 }
 
 func (c *Call) onCut(cancel context.CancelCauseFunc) {
@@ -602,14 +714,15 @@ func (c *Call) cutBy(err error) {
 		c.cut = err
 	}
 	cancel := c.cancel
+	wake(c.readable)
+	wake(c.credited)
 	c.mu.Unlock()
 	if cancel != nil {
 		cancel(err)
 	}
-	wake(c.readable)
-	wake(c.credited)
 }
 
+// wake leaves a token, unless there is one, or nobody has ever waited.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

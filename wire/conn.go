@@ -13,6 +13,7 @@ import (
 	"log"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -24,8 +25,10 @@ const (
 	pingAfter      = 15 * time.Second // of silence
 	deadAfter      = 45 * time.Second // of silence
 	maxIdleStreams = 64               // kept for reuse by a client
+	maxWaiting     = 8                // goroutines kept for the next calls by a server
 	maxCalls       = 4096             // in flight on one connection
-	maxEarly       = 64               // streams of a connection whose HELLO has not been accepted
+	maxEarly       = 64               // streams accepted before HELLO is
+	closeWithin    = 10 * time.Second // for the handlers of a connection that was closed
 )
 
 // Handler serves the calls of a connection's peer. What it returns becomes the END of the call unless it has
@@ -41,6 +44,7 @@ type Conn struct {
 	ctx    context.Context // ends, with the cause, when the connection does
 	cancel context.CancelCauseFunc
 	tasks  sync.WaitGroup // every goroutine of the connection
+	ended  chan struct{}  // closed when they have all ended
 	ping   chan struct{}
 
 	// Server.
@@ -49,27 +53,32 @@ type Conn struct {
 	greeted chan struct{} // closed when HELLO was answered
 	refused error         // why HELLO was refused; read after greeted
 
+	work      chan *Call   // to goroutines that wait for a call
+	waiting   atomic.Int64 // how many do
+	calls     atomic.Int64 // of the peer, in flight
+	helloSeen atomic.Bool
+
 	mu     sync.Mutex
 	idle   []*stream // of a client, last used last
-	calls  int       // in flight
 	closed bool
-	helloD bool // a HELLO has been seen
 }
 
 // Client makes a connection that opens calls on c, which it closes in the end. The first call has to be Hello.
+// c's Close must free whoever reads or writes, and not wait for the peer.
 func Client(c net.Conn) (*Conn, error) { return newConn(c, yamux.Client) }
 
 // Server makes a connection that serves the calls of the peer on c, which it closes in the end. accept
 // answers the HELLO, which has to be the peer's first call; until it has accepted, other calls wait.
 func Server(c net.Conn, accept func(context.Context, Hello) (Welcome, error), handler Handler) (*Conn, error) {
 	s, err := newConn(c, func(t io.ReadWriteCloser, config *yamux.Config) (*yamux.Session, error) {
-		t.(*transport).budget.Store(unauthenticatedBytes)
+		t.(*transport).guard()
 		return yamux.Server(t, config)
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.accept, s.handler, s.greeted = accept, handler, make(chan struct{})
+	s.work = make(chan *Call)
 	s.tasks.Go(s.serve)
 	s.tasks.Go(s.awaitHello)
 	return s, nil
@@ -77,6 +86,20 @@ func Server(c net.Conn, accept func(context.Context, Hello) (Welcome, error), ha
 
 func newConn(nc net.Conn, open func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) (*Conn, error) {
 	window := tune(nc)
+	t := newTransport(nc)
+	session, err := open(t, sessionConfig(window))
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("start multiplexing: %w", err)
+	}
+	c := &Conn{transport: t, session: session, window: window, ping: make(chan struct{}, 1), ended: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.tasks.Go(c.watch)
+	c.tasks.Go(c.pinger)
+	return c, nil
+}
+
+func sessionConfig(window uint32) *yamux.Config {
 	config := yamux.DefaultConfig()
 	config.EnableKeepAlive = false
 	config.ConnectionWriteTimeout = 5 * time.Minute
@@ -84,17 +107,7 @@ func newConn(nc net.Conn, open func(io.ReadWriteCloser, *yamux.Config) (*yamux.S
 	config.StreamCloseTimeout = 30 * time.Second
 	config.MaxStreamWindowSize = window
 	config.LogOutput, config.Logger = nil, log.New(io.Discard, "", 0)
-	t := newTransport(nc)
-	session, err := open(t, config)
-	if err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("start multiplexing: %w", err)
-	}
-	c := &Conn{transport: t, session: session, window: window, ping: make(chan struct{}, 1)}
-	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.tasks.Go(c.watch)
-	c.tasks.Go(c.pinger)
-	return c, nil
+	return config
 }
 
 // Done is closed when the connection has ended; Err then tells why.
@@ -117,29 +130,37 @@ func (c *Conn) Ping() {
 	}
 }
 
-// Close ends the connection and every call on it, and waits for its goroutines. It is idempotent.
+// Close ends the connection and every call on it, and waits for its goroutines, handlers among them, but not for
+// ever. It is idempotent.
 func (c *Conn) Close() error { return c.CloseWith(net.ErrClosed) }
 
 // CloseWith is Close with a cause, which the calls that are cut show.
 func (c *Conn) CloseWith(cause error) error {
 	c.end(cause)
-	c.tasks.Wait()
-	return nil
+	timer := time.NewTimer(closeWithin)
+	defer timer.Stop()
+	select {
+	case <-c.ended:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%w: handlers still run %v after their connection was closed", Deadline, closeWithin)
+	}
 }
 
 // end ends the connection without waiting: whoever notices first.
 func (c *Conn) end(cause error) {
 	c.mu.Lock()
-	already := c.closed
-	c.closed = true
-	c.idle = nil
-	c.mu.Unlock()
-	if already {
+	defer c.mu.Unlock()
+	if c.closed {
 		return
 	}
-	c.cancel(cause)
-	c.transport.Close() // first: yamux's own Close waits for a goroutine that may sit in a write
-	c.session.Close()
+	c.closed, c.idle = true, nil
+	c.cancel(cause) // first, so that whoever is freed by the rest knows why
+	c.tasks.Go(func() { c.session.Close() })
+	go func() {
+		c.tasks.Wait()
+		close(c.ended)
+	}()
 }
 
 // watch ends the connection when yamux does, or when the peer is silent for too long.
@@ -182,21 +203,16 @@ func (c *Conn) pinger() {
 }
 
 func (c *Conn) serve() {
-	for early := 0; ; {
+	for accepted := 0; ; accepted++ {
+		if accepted == maxEarly { // the rest waits in the session until HELLO is accepted
+			select {
+			case <-c.greeted:
+			case <-c.ctx.Done():
+			}
+		}
 		y, err := c.session.AcceptStream()
 		if err != nil {
 			c.end(ErrCut)
-			return
-		}
-		if early <= maxEarly {
-			select {
-			case <-c.greeted:
-			default:
-				early++
-			}
-		}
-		if early == maxEarly+1 {
-			c.end(fmt.Errorf("%w: over %d streams before HELLO was accepted", Unauthenticated, maxEarly))
 			return
 		}
 		s := newStream(c, y)
@@ -231,14 +247,40 @@ func (c *Conn) settleHello(refused error) {
 	close(c.greeted)
 }
 
+// serveCall runs a call in a goroutine that waits for one, or in a new one: each new goroutine would have to grow its
+// stack first.
+func (c *Conn) serveCall(call *Call) {
+	select {
+	case c.work <- call:
+		return
+	default:
+	}
+	c.tasks.Go(func() {
+		for {
+			call.stream.serve(call)
+			call = nil
+			if c.waiting.Add(1) > maxWaiting {
+				c.waiting.Add(-1)
+				return
+			}
+			select {
+			case call = <-c.work:
+				c.waiting.Add(-1)
+			case <-c.ctx.Done():
+				return
+			}
+		}
+	})
+}
+
 // dispatch serves one call of the peer: HELLO first, everything else behind it.
 func (c *Conn) dispatch(ctx context.Context, call *Call) error {
+	if !c.admit() {
+		return fmt.Errorf("%w: %d calls are in flight on this connection", Limit, maxCalls)
+	}
+	defer c.calls.Add(-1)
 	if call.method == helloMethod {
-		c.mu.Lock()
-		again := c.helloD
-		c.helloD = true
-		c.mu.Unlock()
-		if again {
+		if c.helloSeen.Swap(true) {
 			return fmt.Errorf("%w: a second HELLO on a connection", Invalid)
 		}
 		err := c.hello(ctx, call)
@@ -260,14 +302,12 @@ func (c *Conn) dispatch(ctx context.Context, call *Call) error {
 }
 
 // admit counts a call of the peer in, if the limit allows.
-func (c *Conn) admit(delta int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if delta > 0 && c.calls >= maxCalls {
-		return false
+func (c *Conn) admit() bool {
+	if c.calls.Add(1) <= maxCalls {
+		return true
 	}
-	c.calls += delta
-	return true
+	c.calls.Add(-1)
+	return false
 }
 
 // stream returns a stream for the next call of a client: an idle one, or a new one.
@@ -297,8 +337,7 @@ func (c *Conn) stream() (*stream, error) {
 	s := newStream(c, y)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed { // tasks may be waited for already
-		y.Close()
+	if c.closed { // tasks may be waited for already; the session closes y
 		return nil, c.Err()
 	}
 	c.tasks.Go(s.read)

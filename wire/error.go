@@ -3,9 +3,12 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Code is a kind of failure that crosses the wire. A Code is an error itself, so that errors.Is(err, code)
@@ -43,7 +46,18 @@ const (
 )
 
 // Error is the code in words.
-func (c Code) Error() string { return strings.ReplaceAll(string(c), "_", " ") }
+func (c Code) Error() string { return strings.ReplaceAll(printable(string(c)), "_", " ") }
+
+// Is reports whether target is the error of the standard library that means the same, so that an error made of a
+// code is the same on the end where it was made as on the other.
+func (c Code) Is(target error) bool {
+	for _, identity := range identities {
+		if identity.is == target && identity.code == c {
+			return true
+		}
+	}
+	return false
+}
 
 // ErrCut says that a connection ended in the middle of a call: what was not heard is not known.
 var ErrCut = errors.New("connection lost")
@@ -87,88 +101,110 @@ func (e *Error) Is(target error) bool {
 	if code, ok := target.(Code); ok {
 		return e.has(code)
 	}
-	for _, identity := range identities {
-		if identity.is == target && e.has(identity.code) {
-			return true
-		}
-	}
-	return false
+	return e.Code.Is(target) || slices.ContainsFunc(e.Also, func(code Code) bool { return code.Is(target) })
 }
 
-func (e *Error) has(code Code) bool {
-	if e.Code == code {
-		return true
-	}
-	for _, also := range e.Also {
-		if also == code {
-			return true
-		}
-	}
-	return false
-}
+func (e *Error) has(code Code) bool { return e.Code == code || slices.Contains(e.Also, code) }
 
-// FromError makes the error that crosses for err: the one place where that is done.
-func FromError(err error) *Error {
-	var crossed *Error
-	if errors.As(err, &crossed) {
-		if crossed.Message == err.Error() {
-			return crossed
-		}
-		copied := *crossed
-		copied.Message = printable(err.Error())
-		return &copied
-	}
-	e := &Error{Message: printable(err.Error())}
-	add := func(code Code) {
+// add notes a code: the first is the error's own.
+func (e *Error) add(codes ...Code) {
+	for _, code := range codes {
 		switch {
+		case code == "":
 		case e.Code == "":
 			e.Code = code
 		case !e.has(code):
 			e.Also = append(e.Also, code)
 		}
 	}
-	for _, code := range codesIn(err, nil) {
-		add(code)
-	}
+}
+
+// FromError makes the error that crosses for err: the one place where that is done.
+func FromError(err error) *Error {
+	e := &Error{Message: printable(err.Error())}
+	e.collect(err)
 	for _, identity := range identities {
 		if errors.Is(err, identity.is) {
-			add(identity.code)
+			e.add(identity.code)
 		}
 	}
 	if e.Code == "" {
 		e.Code = Internal
 	}
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		e.Op, e.Path = path.Op, Text(path.Path)
-	}
 	return e
 }
 
-// codesIn collects the codes in err's tree, outermost first.
-func codesIn(err error, found []Code) []Code {
-	if code, ok := err.(Code); ok {
-		return append(found, code)
+// collect takes what the errors in err's tree say, outermost first.
+func (e *Error) collect(err error) {
+	switch x := err.(type) {
+	case Code:
+		e.add(x)
+	case *Error:
+		e.add(x.Code)
+		e.add(x.Also...)
+		e.at(x.Op, x.Path)
+	case *fs.PathError:
+		e.at(x.Op, Text(x.Path))
 	}
 	switch x := err.(type) {
 	case interface{ Unwrap() error }:
 		if inner := x.Unwrap(); inner != nil {
-			return codesIn(inner, found)
+			e.collect(inner)
 		}
 	case interface{ Unwrap() []error }:
 		for _, inner := range x.Unwrap() {
-			found = codesIn(inner, found)
+			e.collect(inner)
 		}
 	}
-	return found
+}
+
+// at notes where it happened, unless that is known.
+func (e *Error) at(op string, path Text) {
+	if e.Op == "" && e.Path == "" {
+		e.Op, e.Path = printable(op), path
+	}
+}
+
+// received makes an error of the peer fit to be shown.
+func (e *Error) received() *Error {
+	if e.Code == "" {
+		e.Code = Internal
+	}
+	e.Op, e.Message = printable(e.Op), printable(e.Message)
+	return e
+}
+
+// shortened is e with its texts cut to n bytes each. The codes stay.
+func (e *Error) shortened(n int) *Error {
+	s := *e
+	if len(s.Message) > n {
+		s.Message = strings.ToValidUTF8(s.Message[:n], "") + " …"
+	}
+	if len(s.Path) > n {
+		s.Path = "" // a part of a path is another path
+	}
+	if len(s.Op) > n {
+		s.Op = ""
+	}
+	return &s
 }
 
 // printable escapes what a terminal would obey; an error's text may hold names that others chose.
 func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
-			return '\uFFFD'
+	if strings.IndexFunc(text, obeyed) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {
+		if obeyed(r) {
+			fmt.Fprintf(&b, "\\x%02x", r)
+		} else {
+			b.WriteRune(r)
 		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
+	}
+	return b.String()
+}
+
+func obeyed(r rune) bool {
+	return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0
 }

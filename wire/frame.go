@@ -49,6 +49,15 @@ func PutDataHeader(b []byte, channel Channel, n int) {
 	putHeader(b, byte(kindData)<<4|byte(channel), n)
 }
 
+// isData tells whether framed is one whole DATA frame.
+func isData(framed []byte) bool {
+	return len(framed) >= HeaderSize && len(framed) <= HeaderSize+MaxData && kind(framed[0]>>4) == kindData &&
+		binary.BigEndian.Uint32(framed[1:]) == uint32(len(framed)-HeaderSize)
+}
+
+// emptyHead is the HEAD of an answer that says nothing in it.
+var emptyHead, _ = appendMessage(nil, kindHead, []byte("{}"))
+
 // appendMessage appends a JSON message of kind k, split into frames that each fit.
 func appendMessage(b []byte, k kind, payload []byte) ([]byte, error) {
 	if len(payload) > k.limit() {
@@ -116,9 +125,10 @@ func (d *decoder) next() (frame, error) {
 		if err != nil {
 			return frame{}, err
 		}
-		f := frame{kind: kind(first >> 4 & 7), channel: Channel(first & 0x0f)}
+		f := frame{kind: kind(first >> 4 & 7)}
 		switch f.kind {
 		case kindData:
+			f.channel = Channel(first & 0x0f)
 			if first&bitMore != 0 {
 				return frame{}, fmt.Errorf("%w: MORE on a DATA frame", errProtocol)
 			}
@@ -147,7 +157,11 @@ func (d *decoder) message(k kind, first byte, n int) ([]byte, error) {
 			return nil, fmt.Errorf("%w: message of over %d bytes", errProtocol, k.limit())
 		}
 		at := len(whole)
-		whole = append(whole, make([]byte, n)...)
+		if whole == nil {
+			whole = make([]byte, n)
+		} else {
+			whole = append(whole, make([]byte, n)...)
+		}
 		if err := d.fill(whole[at:]); err != nil {
 			return nil, err
 		}

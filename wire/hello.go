@@ -36,15 +36,29 @@ type Welcome struct {
 	Environment  json.RawMessage `json:"environment,omitempty"` // what the machine says of itself
 }
 
-// negotiate picks the highest version both ends speak.
-func negotiate(h Hello) (int, error) {
-	if h.MaxVersion < MinVersion {
-		return 0, fmt.Errorf("%w: client speaks protocol versions %d to %d, server %d to %d; upgrade the client", Unsupported, h.MinVersion, h.MaxVersion, MinVersion, MaxVersion)
+// negotiate picks the highest version that a client of versions lowest to highest and this end, a server or a
+// client as the words say, both speak.
+func negotiate(client, server [2]int) (int, error) {
+	switch {
+	case client[0] > client[1]:
+		return 0, fmt.Errorf("%w: protocol versions %d to %d", Invalid, client[0], client[1])
+	case client[1] < server[0]:
+		return 0, mismatch(client, server, "client")
+	case client[0] > server[1]:
+		return 0, mismatch(client, server, "server")
 	}
-	if h.MinVersion > MaxVersion {
-		return 0, fmt.Errorf("%w: client speaks protocol versions %d to %d, server %d to %d; upgrade the server", Unsupported, h.MinVersion, h.MaxVersion, MinVersion, MaxVersion)
+	return min(client[1], server[1]), nil
+}
+
+func mismatch(client, server [2]int, old string) error {
+	return fmt.Errorf("%w: the client speaks protocol %s, the server %s; upgrade the %s", Unsupported, versions(client), versions(server), old)
+}
+
+func versions(v [2]int) string {
+	if v[0] == v[1] {
+		return fmt.Sprintf("version %d", v[0])
 	}
-	return min(h.MaxVersion, MaxVersion), nil
+	return fmt.Sprintf("versions %d to %d", v[0], v[1])
 }
 
 // hello answers the HELLO call: until it has been accepted no other call is served.
@@ -53,7 +67,7 @@ func (c *Conn) hello(ctx context.Context, call *Call) error {
 	if err := call.Params(&h); err != nil {
 		return err
 	}
-	version, err := negotiate(h)
+	version, err := negotiate([2]int{h.MinVersion, h.MaxVersion}, [2]int{MinVersion, MaxVersion})
 	if err != nil {
 		return err
 	}
@@ -62,7 +76,7 @@ func (c *Conn) hello(ctx context.Context, call *Call) error {
 		return err
 	}
 	welcome.Version = version
-	c.transport.budget.Store(-1)
+	c.transport.admit()
 	c.settleHello(nil)
 	return call.End(welcome)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -55,8 +56,11 @@ func (s *stream) frames() error {
 // frame handles one frame of the peer.
 func (s *stream) frame(f frame) error {
 	s.mu.Lock()
-	call := s.call
+	call, dead := s.call, s.dead
 	s.mu.Unlock()
+	if dead != nil { // yamux looks at its deadline only when it has nothing to read
+		return dead
+	}
 	if f.kind == kindHead && s.conn.handler != nil {
 		if call != nil && !call.over() {
 			return fmt.Errorf("%w: HEAD in the middle of a call", errProtocol)
@@ -80,6 +84,26 @@ type head struct {
 	Acked  uint64          `json:"acked,omitempty"`
 }
 
+// encode is the JSON of a HEAD. json.Marshal would go through Params once more.
+func (h head) encode() ([]byte, error) {
+	method, err := json.Marshal(h.Method)
+	if err != nil {
+		return nil, err
+	}
+	b := append(make([]byte, 0, len(method)+len(h.Params)+64), `{"method":`...)
+	b = append(b, method...)
+	if h.Params != nil {
+		b = append(append(b, `,"params":`...), h.Params...)
+	}
+	if h.Op != 0 {
+		b = strconv.AppendUint(append(b, `,"op":`...), h.Op, 10)
+	}
+	if h.Acked != 0 {
+		b = strconv.AppendUint(append(b, `,"acked":`...), h.Acked, 10)
+	}
+	return append(b, '}'), nil
+}
+
 // incoming starts serving a call.
 func (s *stream) incoming(payload []byte) error {
 	var h head
@@ -91,26 +115,24 @@ func (s *stream) incoming(payload []byte) error {
 	s.mu.Lock()
 	s.call = call
 	s.mu.Unlock()
-	s.conn.tasks.Go(func() { s.serve(call) })
+	s.conn.serveCall(call)
 	return nil
 }
 
-// serve is the goroutine of one call on the server.
+// serve runs one call on the server.
 func (s *stream) serve(call *Call) {
 	ctx, cancel := context.WithCancelCause(s.conn.ctx)
 	defer cancel(nil)
 	call.onCut(cancel)
-	if !s.conn.admit(+1) {
-		call.fail(fmt.Errorf("%w: %d calls are in flight on this connection", Limit, maxCalls))
-		return
+	err := s.conn.dispatch(ctx, call)
+	if call.discard() {
+		s.y.Shrink()
 	}
-	defer s.conn.admit(-1)
-	if err := s.conn.dispatch(ctx, call); err != nil {
-		call.fail(err)
+	if err != nil {
+		call.fail(err) //nolint:errcheck // it returns err
 	} else {
 		call.End(nil) //nolint:errcheck // a cut is the caller's to notice
 	}
-	call.discard()
 }
 
 // begin makes call the stream's current one, unless the stream has died.

@@ -3,9 +3,9 @@ package wire
 import (
 	"crypto/tls"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,6 +15,9 @@ const (
 
 	// unauthenticatedBytes is how much of a connection the server reads before HELLO is accepted.
 	unauthenticatedBytes = 256 << 10
+
+	// joinedBytes is the length up to which a body is copied behind its header: that is cheaper than writev.
+	joinedBytes = 4 << 10
 )
 
 // transport is the byte stream below yamux. It sends a yamux header and its body in one write (yamux makes
@@ -25,38 +28,56 @@ type transport struct {
 	held     [yamuxHeader]byte
 	holds    bool
 	joined   []byte
+	buffers  net.Buffers
+	pair     [2][]byte
 
 	received atomic.Int64 // time of the last received byte, UnixNano
-	budget   atomic.Int64 // bytes that may still be read; negative: no bound
+	// The bytes that may still be read until admitted is closed; used by yamux's one reading goroutine alone.
+	guarded  bool
+	budget   int64
+	admitted chan struct{}
+
+	closing sync.Once
+	closed  chan struct{}
 }
 
 func newTransport(c net.Conn) *transport {
-	t := &transport{Conn: c}
+	t := &transport{Conn: c, admitted: make(chan struct{}), closed: make(chan struct{})}
 	switch c.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		t.vectored = true
 	}
 	t.received.Store(time.Now().UnixNano())
-	t.budget.Store(-1)
 	return t
 }
 
+// guard lets only unauthenticatedBytes be read until admit is called: the rest waits in the network.
+func (t *transport) guard() {
+	t.guarded, t.budget = true, unauthenticatedBytes
+}
+
+func (t *transport) admit() { close(t.admitted) }
+
 func (t *transport) Read(b []byte) (int, error) {
-	if budget := t.budget.Load(); budget >= 0 {
-		if budget == 0 {
-			return 0, fmt.Errorf("%w: over %d bytes before HELLO was accepted", Unauthenticated, unauthenticatedBytes)
+	if t.guarded {
+		if t.budget == 0 {
+			select {
+			case <-t.admitted:
+			case <-t.closed:
+				return 0, net.ErrClosed
+			}
 		}
-		b = b[:min(int64(len(b)), budget)]
+		select {
+		case <-t.admitted:
+			t.guarded = false
+		default:
+			b = b[:min(int64(len(b)), t.budget)]
+		}
 	}
 	n, err := t.Conn.Read(b)
 	if n > 0 {
 		t.received.Store(time.Now().UnixNano())
-		for {
-			budget := t.budget.Load()
-			if budget < 0 || t.budget.CompareAndSwap(budget, budget-int64(n)) {
-				break
-			}
-		}
+		t.budget -= int64(n)
 	}
 	return n, err
 }
@@ -73,9 +94,10 @@ func (t *transport) Write(b []byte) (int, error) {
 		return t.Conn.Write(b)
 	}
 	t.holds = false
-	if t.vectored {
-		buffers := net.Buffers{t.held[:], b}
-		n, err := buffers.WriteTo(t.Conn)
+	if t.vectored && len(b) > joinedBytes {
+		t.pair[0], t.pair[1] = t.held[:], b
+		t.buffers = t.pair[:]
+		n, err := t.buffers.WriteTo(t.Conn)
 		return max(0, int(n)-yamuxHeader), err
 	}
 	t.joined = append(append(t.joined[:0], t.held[:]...), b...)
@@ -83,13 +105,19 @@ func (t *transport) Write(b []byte) (int, error) {
 	return max(0, n-yamuxHeader), err
 }
 
-// Close closes at once: closing TLS politely would wait for a peer that no longer reads, and the END rule
-// makes the politeness needless.
-func (t *transport) Close() error {
-	if c, ok := t.Conn.(*tls.Conn); ok {
-		return c.NetConn().Close()
-	}
-	return t.Conn.Close()
+// Close closes at once: being polite would wait for a peer that no longer reads, and the END rule makes the
+// politeness needless.
+func (t *transport) Close() (err error) {
+	t.closing.Do(func() {
+		close(t.closed)
+		switch c := t.Conn.(type) {
+		case *tls.Conn:
+			err = c.NetConn().Close()
+		default:
+			err = c.Close()
+		}
+	})
+	return err
 }
 
 func (t *transport) lastReceived() time.Time { return time.Unix(0, t.received.Load()) }
