@@ -66,9 +66,9 @@ func (c *muxConn) Write(p []byte) (written int, err error) {
 // handshake would only take time.
 func (c *muxConn) Close() error {
 	c.stop()
-	err := c.ws.CloseNow()
-	if closeErr := c.below.Close(); err == nil && !errors.Is(closeErr, net.ErrClosed) {
-		err = closeErr
+	c.ws.CloseNow() // which may be the second to close below
+	if err := c.below.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
 	}
-	return err
+	return nil
 }
