@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"waldo/env/host/proc"
 )
 
 // version is set by the linker.
@@ -15,7 +17,10 @@ var version = "0.1.0-dev"
 const programName = "exec-server"
 
 func main() {
-	err := command().Execute()
+	err := prepare()
+	if err == nil {
+		err = command().Execute()
+	}
 	var failed *exitError
 	switch {
 	case errors.As(err, &failed):
@@ -24,6 +29,11 @@ func main() {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", programName, err)
 		os.Exit(1)
 	}
+}
+
+// prepare keeps from children what this process was started with: descriptors, ignored and blocked signals.
+func prepare() error {
+	return errors.Join(proc.CloseInherited(), proc.DefaultSignals())
 }
 
 // exitError ends the program with a code and without a message: it has been said already.
