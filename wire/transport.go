@@ -24,7 +24,7 @@ const (
 // two), notes when bytes last came, and bounds what an unauthenticated peer may send.
 type transport struct {
 	net.Conn
-	vectored bool // the connection writes buffers with one system call
+	vectored net.Conn // where several buffers can be written with one system call; nil: nowhere
 	held     [yamuxHeader]byte
 	holds    bool
 	joined   []byte
@@ -42,13 +42,21 @@ type transport struct {
 }
 
 func newTransport(c net.Conn) *transport {
-	t := &transport{Conn: c, admitted: make(chan struct{}), closed: make(chan struct{})}
-	switch c.(type) {
-	case *net.TCPConn, *net.UnixConn:
-		t.vectored = true
-	}
+	t := &transport{Conn: c, vectored: vectored(c), admitted: make(chan struct{}), closed: make(chan struct{})}
 	t.received.Store(time.Now().UnixNano())
 	return t
+}
+
+// vectored is the connection that can write several buffers with one system call: c itself, or the one that c
+// says it writes to unchanged.
+func vectored(c net.Conn) net.Conn {
+	switch c := c.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return c
+	case interface{ VectoredConn() net.Conn }:
+		return c.VectoredConn()
+	}
+	return nil
 }
 
 // guard lets only unauthenticatedBytes be read until admit is called: the rest waits in the network.
@@ -94,10 +102,10 @@ func (t *transport) Write(b []byte) (int, error) {
 		return t.Conn.Write(b)
 	}
 	t.holds = false
-	if t.vectored && len(b) > joinedBytes {
+	if t.vectored != nil && len(b) > joinedBytes {
 		t.pair[0], t.pair[1] = t.held[:], b
 		t.buffers = t.pair[:]
-		n, err := t.buffers.WriteTo(t.Conn)
+		n, err := t.buffers.WriteTo(t.vectored)
 		return max(0, int(n)-yamuxHeader), err
 	}
 	t.joined = append(append(t.joined[:0], t.held[:]...), b...)

@@ -105,6 +105,9 @@ func newGate(c net.Conn, l limits, leave func(*gate)) *gate {
 // NetConn is the connection itself, for socket options.
 func (g *gate) NetConn() net.Conn { return g.Conn }
 
+// VectoredConn is where a write of several buffers may go instead of to Write, with the same effect.
+func (g *gate) VectoredConn() net.Conn { return g.Conn }
+
 // CloseWrite ends the sending direction, where the connection has such a thing.
 func (g *gate) CloseWrite() error { return closeWrite(g.Conn) }
 
@@ -268,6 +271,14 @@ func (p *peeked) Read(b []byte) (int, error) {
 
 // CloseWrite ends the sending direction, where the connection has such a thing.
 func (p *peeked) CloseWrite() error { return closeWrite(p.Conn) }
+
+// VectoredConn is where a write of several buffers may go instead of to Write; nil if there is no such thing.
+func (p *peeked) VectoredConn() net.Conn {
+	if g, ok := p.Conn.(*gate); ok {
+		return g.VectoredConn()
+	}
+	return nil
+}
 
 // NetConn is the connection below; unwrapping on, a caller comes to a *net.TCPConn for socket options.
 func (p *peeked) NetConn() net.Conn { return p.Conn }
