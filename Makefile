@@ -9,7 +9,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TARGETS     := linux/amd64 linux/arm64 windows/amd64 windows/arm64 darwin/amd64 darwin/arm64
 TOOLS       := $(CURDIR)/bin/tools
 
-.PHONY: build test lint fuzz clean
+.PHONY: build test lint fuzz bench clean
 
 # Static binaries. Go itself stamps them with the version that git knows.
 build:
@@ -37,6 +37,11 @@ lint:
 # Each fuzz target of the tree for FUZZTIME.
 fuzz:
 	@GO='$(GO)' bash integration/fuzz.sh $(FUZZTIME)
+
+# Speed beside raw limits and beside Codex, as a table; wants a quiet machine.
+# BENCH picks rows and flags, see docs/performance.md.
+bench:
+	@$(GO) run ./integration/bench $(BENCH)
 
 clean:
 	rm -rf bin

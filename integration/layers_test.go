@@ -86,7 +86,10 @@ var layers = map[string]rule{
 	"integration":            {level: 11, test: true},
 	"integration/winerig":    {level: 12, test: true},
 	"integration/testreport": {level: 12, test: true},
-	"integration/bench":      {level: 12, test: true},
+	"integration/delayproxy": {level: 12, test: true},
+	"integration/bench": {level: 12, test: true, outside: []string{
+		"github.com/hashicorp/yamux", websocket, "github.com/creack/pty", // what waldo is measured against
+	}},
 }
 
 // importers names the packages that only some may import, beyond the levels.
