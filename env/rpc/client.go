@@ -21,6 +21,8 @@ type ClientOptions struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Token is what the HELLO carries; empty where the server needs none.
 	Token string
+	// FindToken, if not nil, is asked for the token instead, each time after Dial has connected.
+	FindToken func() (string, error)
 	// Name of the program and its version, told to the server.
 	Name string
 	// Session names the session to open; empty: a new one.

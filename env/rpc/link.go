@@ -68,6 +68,13 @@ func (l *link) connect(ctx context.Context) (conn *wire.Conn, answer func(contex
 	if err != nil {
 		return nil, nil, err
 	}
+	token := l.options.Token
+	if l.options.FindToken != nil {
+		if token, err = l.options.FindToken(); err != nil {
+			nc.Close()
+			return nil, nil, err
+		}
+	}
 	if conn, err = wire.Client(nc); err != nil {
 		return nil, nil, err
 	}
@@ -76,7 +83,7 @@ func (l *link) connect(ctx context.Context) (conn *wire.Conn, answer func(contex
 	l.mu.Unlock()
 	began := time.Now()
 	hello, err := conn.Hello(wire.Hello{
-		Token:   l.options.Token,
+		Token:   token,
 		Client:  l.options.Name,
 		Session: l.options.Session,
 		Lease:   l.options.Lease.Milliseconds(),

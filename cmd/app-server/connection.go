@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"waldo/env/registry"
+	"waldo/wire/listen"
+)
+
+// connection is what the flags that all commands share say about the environment.
+type connection struct {
+	name   string
+	access listen.DialOptions
+}
+
+func (c *connection) addFlags(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringVarP(&c.name, "environment", "e", registry.Local, `environment: "local" or the URL of an exec-server`)
+	f.StringVar(&c.access.TokenFile, "token-file", "", "file with the server's token (a server of your own on this machine needs none)")
+	f.StringVar(&c.access.TLSPin, "tls-pin", "", "pin of the server's certificate, as it prints it: sha256:…")
+	f.StringVar(&c.access.TLSCA, "tls-ca", "", "PEM file of authorities to trust instead of the system's")
+	f.StringVar(&c.access.ClientCert, "client-cert", "", "PEM file of a certificate that stands for a token")
+	f.StringVar(&c.access.ClientKey, "client-key", "", "PEM file of its key")
+}
+
+// opening is what a command wants of its connection.
+type opening struct {
+	session string
+	lease   time.Duration
+	status  func(lost error)
+}
+
+// longestLease is more than any server grants.
+const longestLease = 10 * 365 * 24 * time.Hour
+
+// open connects to the environment.
+func (c *connection) open(ctx context.Context, o opening) (*registry.Environment, error) {
+	spec, err := registry.Parse(c.name)
+	if err != nil {
+		return nil, err
+	}
+	spec.Access = c.access
+	if spec.Access.StateDir, err = serverStateDir(); err != nil {
+		return nil, err
+	}
+	spec.Client = programName + " " + version
+	spec.Session, spec.Lease, spec.Status = o.session, o.lease, o.status
+	spec.Spawn = spawn
+	return registry.Open(ctx, spec)
+}
+
+// arguments are the flags that lead to the environment again, for a command line that is shown.
+func (c *connection) arguments() string {
+	words := []string{"-e", c.name}
+	for _, flag := range []struct{ name, value string }{
+		{"--token-file", c.access.TokenFile}, {"--tls-pin", c.access.TLSPin}, {"--tls-ca", c.access.TLSCA},
+		{"--client-cert", c.access.ClientCert}, {"--client-key", c.access.ClientKey},
+	} {
+		if flag.value != "" {
+			words = append(words, flag.name, flag.value)
+		}
+	}
+	return quoteWords(words)
+}
+
+// serverStateDir is where an exec-server of this user keeps what local clients find: its token and pin.
+func serverStateDir() (string, error) {
+	home := os.Getenv("WALDO_HOME")
+	if home == "" {
+		user, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("home directory: %w; set WALDO_HOME", err)
+		}
+		home = filepath.Join(user, ".waldo")
+	}
+	return filepath.Abs(filepath.Join(home, "exec-server"))
+}
+
+// lossNotice tells people about lost connections, but not about the blinks that nobody would notice.
+type lossNotice struct {
+	tell func(format string, args ...any)
+
+	mu    sync.Mutex
+	timer *time.Timer
+	told  bool
+}
+
+const tellLossAfter = time.Second
+
+// status is for registry.Spec.Status.
+func (n *lossNotice) status(lost error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.timer != nil {
+		n.timer.Stop()
+		n.timer = nil
+	}
+	if lost == nil {
+		if n.told {
+			n.told = false
+			n.tell("connected again")
+		}
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(tellLossAfter, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.timer == timer {
+			n.told = true
+			n.tell("%v; trying to connect again", lost)
+		}
+	})
+	n.timer = timer
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newRoot() *cobra.Command {
+	var c connection
+	root := &cobra.Command{
+		Use:   programName,
+		Short: "Drive environments: this machine, and others where an exec-server runs",
+		Long: `Drive environments: this machine, and others where an exec-server runs.
+
+An environment is named with -e: "local" (the default) is this machine, by way of the exec-server beside this
+program or on PATH; a URL (tcp://, tls://, unix://, ws://…/mux, wss://…/mux) is where an exec-server listens.`,
+		Example: `  app-server run -- make test                          # here
+  app-server run -e tls://box:7777 --tls-pin sha256:… --token-file t -- make test
+  app-server shell -e tcp://127.0.0.1:7777             # a terminal there
+  app-server ps -e unix:///run/user/1000/box.sock      # what runs there`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, command.CommandPath())
+	})
+	c.addFlags(root.PersistentFlags())
+	root.AddCommand(runCommand(&c), shellCommand(&c), attachCommand(&c), psCommand(&c), killCommand(&c),
+		forwardCommand(&c), versionCommand())
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(command.OutOrStdout(), "%s %s\n", programName, version)
+			return err
+		},
+	}
+}
