@@ -30,7 +30,7 @@ func describeMachine(ctx context.Context, b *bench) []fact {
 		{"go", runtime.Version()},
 		{"waldo", said(b.root, "git", "describe", "--always", "--dirty")},
 		{"codex", "not run"},
-		{"load before", strings.Join(strings.Fields(contents("/proc/loadavg"))[:3], " ")},
+		{"load before", load()},
 		{"sizes", "full"},
 	}
 	if b.codex != "" {
@@ -42,12 +42,15 @@ func describeMachine(ctx context.Context, b *bench) []fact {
 	return facts
 }
 
-func contents(path string) string {
-	data, err := os.ReadFile(path)
+// load is the load average of one minute. More than a little of it before a run says that the figures are not to be
+// believed.
+func load() string {
+	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
-		return "? ? ?"
+		return "not known"
 	}
-	return string(data)
+	one, _, _ := strings.Cut(string(data), " ")
+	return one
 }
 
 // procField is the value of the first line "name : value" of a file of /proc.
