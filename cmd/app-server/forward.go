@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waldo/env"
+	"waldo/env/registry"
 )
 
 func forwardCommand(c *connection) *cobra.Command {
@@ -93,7 +93,7 @@ func forward(ctx context.Context, c *connection, out io.Writer, ways []way) erro
 		return e.Explain(err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	f := &forwarder{dialer: e, cancel: cancel}
+	f := &forwarder{environment: e, cancel: cancel}
 	defer f.tasks.Wait()
 	defer cancel(nil)
 	var listeners []net.Listener
@@ -123,11 +123,11 @@ func forward(ctx context.Context, c *connection, out io.Writer, ways []way) erro
 	}
 }
 
-// forwarder leads connections to where dialer gets.
+// forwarder leads connections to where an environment gets.
 type forwarder struct {
-	dialer env.Dialer
-	cancel context.CancelCauseFunc
-	tasks  sync.WaitGroup
+	environment *registry.Environment
+	cancel      context.CancelCauseFunc
+	tasks       sync.WaitGroup
 }
 
 func (f *forwarder) accept(ctx context.Context, l net.Listener, remote string) {
@@ -144,10 +144,12 @@ func (f *forwarder) accept(ctx context.Context, l net.Listener, remote string) {
 // lead joins a connection here to a new one there.
 func (f *forwarder) lead(ctx context.Context, here *net.TCPConn, remote string) {
 	defer here.Close()
-	there, err := f.dialer.Dial(ctx, "tcp", remote)
+	there, err := f.environment.Dial(ctx, "tcp", remote)
 	if err != nil {
 		here.SetLinger(0) //nolint:errcheck // a reset tells the client more than an end
-		if ctx.Err() == nil {
+		if gone := f.environment.Ready(ctx); gone != nil {
+			f.cancel(f.environment.Explain(gone)) // for good; it connects again as long as it can
+		} else {
 			say("%v", err)
 		}
 		return

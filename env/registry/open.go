@@ -97,7 +97,7 @@ func (e *Environment) Explain(err error) error {
 	case failed != nil && (errors.Is(err, wire.ErrCut) || errors.Is(err, env.ErrExpired)):
 		return fmt.Errorf("environment %s: %w: %w", e.spec, err, failed)
 	case errors.Is(err, wire.Unauthenticated):
-		return fmt.Errorf("environment %s: %w; give the server's token with --token-file", e.spec, err)
+		return fmt.Errorf("environment %s: %w", e.spec, err)
 	case errors.Is(err, wire.Unsupported) && e.server != "" && errors.Is(e.refusal(), wire.Unsupported):
 		self, _ := os.Executable() //nolint:errcheck // "" is shown as such
 		return fmt.Errorf("%s and %s are of versions that do not fit together: %w", strconv.Quote(self), strconv.Quote(e.server), err)
