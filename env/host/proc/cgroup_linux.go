@@ -37,6 +37,7 @@ type cgroup struct {
 	fd      int
 	base    time.Duration // what earlier users had used
 	limited bool
+	killed  bool // Linux 6.15 and later kill what is cloned into it ever after
 	memory  int64
 }
 
@@ -87,6 +88,17 @@ func (g *cgroups) begin() {
 	}
 }
 
+// settle takes a cgroup back if it is empty, and tells whether it was.
+func (g *cgroups) settle(c *cgroup) bool {
+	if c.populated() {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.keep(c)
+	return true
+}
+
 // put takes a cgroup back.
 func (g *cgroups) put(c *cgroup) {
 	g.mu.Lock()
@@ -94,14 +106,14 @@ func (g *cgroups) put(c *cgroup) {
 	g.tidy()
 	if c.populated() {
 		g.strays = append(g.strays, c)
-		return
+	} else {
+		g.keep(c)
 	}
-	g.keep(c)
 }
 
 func (g *cgroups) keep(c *cgroup) {
 	used, ok := c.cpu()
-	if ok && !c.limited && g.dir != "" && len(g.free) < keepFree && !c.hasChildren() {
+	if ok && !c.limited && !c.killed && g.dir != "" && len(g.free) < keepFree {
 		c.base += used
 		g.free = append(g.free, c)
 		return
@@ -201,7 +213,10 @@ func writeControl(dir, name, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-func (c *cgroup) kill() error { return writeControl(c.dir, "cgroup.kill", "1") }
+func (c *cgroup) kill() error {
+	c.killed = true
+	return writeControl(c.dir, "cgroup.kill", "1")
+}
 
 // value finds one "name value" line of a control file.
 func (c *cgroup) value(file, name string) (int64, bool) {
@@ -231,11 +246,6 @@ func (c *cgroup) outOfMemory() bool {
 func (c *cgroup) cpu() (time.Duration, bool) {
 	n, ok := c.value("cpu.stat", "usage_usec")
 	return time.Duration(n)*time.Microsecond - c.base, ok
-}
-
-func (c *cgroup) hasChildren() bool {
-	n, ok := c.value("cgroup.stat", "nr_descendants")
-	return !ok || n != 0
 }
 
 // processes lists what is in it and below it.

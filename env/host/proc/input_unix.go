@@ -123,10 +123,10 @@ func (in *input) put(ctx, holder context.Context, b []byte, taken *atomic.Int64)
 			return n, context.Cause(holder)
 		case ctx.Err() != nil:
 			return n, context.Cause(ctx)
-		case errors.Is(err, os.ErrClosed):
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			in.file.SetWriteDeadline(time.Time{}) //nolint:errcheck // an earlier interruption's
+		default: // nothing else happens to a file than that it is closed
 			return n, fmt.Errorf("%w: the process has ended", env.ErrStdinClosed)
-		default:
-			return n, err
 		}
 	}
 }
@@ -173,7 +173,10 @@ func (in *input) end(ctx, holder context.Context) error {
 	}
 	if !in.tty {
 		in.closed = true
-		return in.file.Close()
+		if err := in.file.Close(); !errors.Is(err, os.ErrClosed) {
+			return err
+		}
+		return nil
 	}
 	keys, err := in.endKeys()
 	if err != nil {

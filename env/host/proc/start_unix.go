@@ -216,7 +216,7 @@ func (c *child) close() {
 }
 
 func (c *child) resize(size env.Size) error {
-	return resizeTerminal(c.files[0], c.streams[0].raw, size)
+	return resizeTerminal(c.streams[0].raw, size)
 }
 
 // signal sends sig to the leader's group.

@@ -3,7 +3,6 @@
 package proc
 
 import (
-	"errors"
 	"os"
 	"sync"
 	"syscall"
@@ -146,7 +145,7 @@ func (s *stream) read(fd int, force bool) (int, readState) {
 
 // drain reads what is there now, though the log be full, so that all that was written before lies in the log.
 func (s *stream) drain() {
-	err := s.raw.Control(func(fd uintptr) {
+	s.raw.Control(func(fd uintptr) { //nolint:errcheck // of a closed file nothing is left to read
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		left := int64(ptyBuffer)
@@ -165,7 +164,4 @@ func (s *stream) drain() {
 			left -= int64(n)
 		}
 	})
-	if err != nil && !errors.Is(err, os.ErrClosed) {
-		return // nothing is left to read from
-	}
 }

@@ -3,9 +3,7 @@
 package proc
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -31,12 +29,9 @@ func setSize(fd int, size env.Size) error {
 }
 
 // resizeTerminal sets the size of a terminal that is in use, which tells its foreground group.
-func resizeTerminal(master *os.File, raw syscall.RawConn, size env.Size) error {
+func resizeTerminal(raw syscall.RawConn, size env.Size) error {
 	var err error
-	if e := raw.Control(func(fd uintptr) { err = setSize(int(fd), size) }); e != nil {
-		err = e
-	}
-	if errors.Is(err, os.ErrClosed) {
+	if closed := raw.Control(func(fd uintptr) { err = setSize(int(fd), size) }); closed != nil {
 		return fmt.Errorf("%w: its terminal is closed", env.ErrInvalid)
 	}
 	return err

@@ -28,6 +28,7 @@ type tree struct {
 	mu     sync.Mutex
 	pool   *cgroups
 	cgroup *cgroup // nil without one, or when it was given back
+	empty  bool    // it was given back empty, so that nothing is left of the tree
 }
 
 const cookieName = "WALDO_PROCESS"
@@ -164,7 +165,7 @@ func (m member) signal(sig syscall.Signal) bool {
 func (t *tree) members(outside bool) (members []member) {
 	ours := t.ours()
 	t.mu.Lock()
-	cgroup := t.cgroup
+	cgroup, empty := t.cgroup, t.empty
 	var pids []int
 	if cgroup != nil {
 		pids = cgroup.processes()
@@ -180,6 +181,9 @@ func (t *tree) members(outside bool) (members []member) {
 		return members
 	}
 
+	if empty {
+		return nil
+	}
 	stats := allStats()
 	memo := map[int]bool{os.Getpid(): false}
 	if !t.gone.Load() {
@@ -215,9 +219,8 @@ func (t *tree) hasCookie(pid int) bool {
 func (t *tree) settle() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cgroup != nil && !t.cgroup.populated() {
-		t.pool.put(t.cgroup)
-		t.cgroup = nil
+	if t.cgroup != nil && t.pool.settle(t.cgroup) {
+		t.cgroup, t.empty = nil, true
 	}
 }
 
