@@ -32,14 +32,14 @@ func (b *bench) startCodex(ctx context.Context) *codexServer {
 	}
 	home, err := os.MkdirTemp(b.dir, "codex-")
 	if err != nil {
-		b.leaveOut(err)
+		b.leaveOut(ctx, err)
 		return nil
 	}
 	c := exec.Command(b.codex, "exec-server", "--listen", "ws://127.0.0.1:0")
 	c.Env = append(os.Environ(), "CODEX_HOME="+home)
 	p, err := b.start(ctx, c)
 	if err != nil {
-		b.leaveOut(err)
+		b.leaveOut(ctx, err)
 		return nil
 	}
 	return &codexServer{p, p.first}
@@ -56,7 +56,7 @@ func (b *bench) connectCodex(ctx context.Context) (*codexServer, *codexClient) {
 		err = c.ready(ctx)
 	}
 	if err != nil {
-		b.leaveOut(err)
+		b.leaveOut(ctx, err)
 		s.stop()
 		return nil, nil
 	}

@@ -56,7 +56,7 @@ func (b *bench) prepare(ctx context.Context, codex string) error {
 	case "off":
 	case "":
 		if b.codex, err = b.installedCodex(ctx); err != nil {
-			b.leaveOut(err)
+			b.leaveOut(ctx, err)
 		}
 	default:
 		if b.codex, err = exec.LookPath(codex); err != nil {
@@ -78,7 +78,10 @@ func (b *bench) installedCodex(ctx context.Context) (string, error) {
 }
 
 // leaveOut tells why Codex's column is, from here on in a row, empty.
-func (b *bench) leaveOut(err error) {
+func (b *bench) leaveOut(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // the whole run ends
+	}
 	fmt.Fprintf(b.progress, "Codex is left out: %v\n", err)
 }
 

@@ -97,7 +97,7 @@ func measureEcho(ctx context.Context, b *bench) ([]line, error) {
 	}
 	theirs, err := b.echoCodex(ctx, n)
 	if err != nil {
-		b.leaveOut(err)
+		b.leaveOut(ctx, err)
 	}
 	return []line{{
 		What: "echo, median", Unit: seconds,

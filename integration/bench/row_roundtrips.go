@@ -37,7 +37,7 @@ func measureRoundTrips(ctx context.Context, b *bench) ([]line, error) {
 	}
 	codex, err := b.slowCodex(ctx, n)
 	if err != nil {
-		b.leaveOut(err)
+		b.leaveOut(ctx, err)
 	}
 	var lines []line
 	var failed []error

@@ -36,7 +36,7 @@ func measureTerminals(ctx context.Context, b *bench) ([]line, error) {
 	}
 	theirs, err := b.crowdCodex(ctx, n)
 	if err != nil {
-		b.leaveOut(err)
+		b.leaveOut(ctx, err)
 	}
 	return []line{{
 		What: fmt.Sprintf("start %d terminals", n), Unit: seconds,

@@ -37,7 +37,7 @@ func (b *bench) compare(ctx context.Context, rounds int, of sides) (s samples, e
 				return s, context.Cause(ctx)
 			}
 			if err != nil && side.name == "Codex" {
-				b.leaveOut(err)
+				b.leaveOut(ctx, err)
 				of.codex, s.codex = nil, nil
 				continue
 			}
