@@ -21,6 +21,7 @@ type Hello struct {
 	MaxVersion int    `json:"maxVersion"`
 	Client     string `json:"client,omitempty"`  // name and version, for logs and lists
 	Session    string `json:"session,omitempty"` // the session to open or to take over
+	Holder     string `json:"holder,omitempty"`  // names the client as long as it lives: one that resumes is fenced if another took over
 	Lease      int64  `json:"lease,omitempty"`   // wanted, in milliseconds; 0 is the server's default
 	Expect     string `json:"expect,omitempty"`  // the server instance the client thinks it speaks to
 }

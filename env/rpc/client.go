@@ -2,11 +2,10 @@ package rpc
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,11 +40,6 @@ type Client struct {
 	link       *link
 	session    string
 	operations operations
-
-	mu        sync.Mutex
-	processes map[*process]struct{}
-	tasks     sync.WaitGroup
-	closed    bool
 }
 
 // Dial connects to a server. The first connection is tried once. Whether the server accepts the client is told
@@ -62,7 +56,7 @@ func Dial(ctx context.Context, options ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{link: link, session: options.Session, processes: make(map[*process]struct{})}, nil
+	return &Client{link: link, session: options.Session}, nil
 }
 
 // Session is the id of the client's session.
@@ -88,42 +82,17 @@ func (c *Client) Connection() Connection {
 // be called.
 func (c *Client) Goodbye(ctx context.Context, keep bool) error {
 	_, err := call[none](ctx, c, wire.Request{Method: methodGoodbye, Params: goodbyeParams{Keep: keep}})
+	if !keep && errors.Is(err, env.ErrExpired) {
+		return nil // it has ended; a goodbye whose answer was lost finds it so
+	}
 	return err
 }
 
-// Close ends the connection. Processes live on under the lease, unless Goodbye has said otherwise.
+// Close ends the connection, and every call and attachment with it. Processes live on under the lease, unless
+// Goodbye has said otherwise.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	c.closed = true
-	open := make([]*process, 0, len(c.processes))
-	for p := range c.processes {
-		open = append(open, p)
-	}
-	c.mu.Unlock()
-	for _, p := range open {
-		p.Close() //nolint:errcheck // returns nil
-	}
 	c.link.close()
-	c.tasks.Wait()
 	return nil
-}
-
-// track makes a task for p, unless the client is closed.
-func (c *Client) track(p *process, task func()) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return fmt.Errorf("environment: %w", net.ErrClosed)
-	}
-	c.processes[p] = struct{}{}
-	c.tasks.Go(task)
-	return nil
-}
-
-func (c *Client) untrack(p *process) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.processes, p)
 }
 
 var _ env.Env = (*Client)(nil)

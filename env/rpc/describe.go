@@ -12,6 +12,9 @@ import (
 
 // Describe returns what the machine said of itself when the connection was made.
 func (c *Client) Describe(ctx context.Context) (env.Info, error) {
+	if ctx.Err() != nil {
+		return env.Info{}, context.Cause(ctx)
+	}
 	if err := c.Ready(ctx); err != nil {
 		return env.Info{}, err
 	}

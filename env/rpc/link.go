@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"waldo/env"
 	"waldo/wire"
@@ -28,6 +31,7 @@ const (
 // greets, judges and replaces.
 type link struct {
 	options ClientOptions
+	holder  string          // names this client among those that speak for the session, one after another
 	ctx     context.Context // of the link: ends, with the cause, when it can never connect again
 	cancel  context.CancelCauseFunc
 	tasks   sync.WaitGroup // the keeper, and every call that is being made
@@ -44,7 +48,7 @@ type link struct {
 
 // newLink connects, once. The answer to HELLO is not waited for, so that the first calls go out behind it.
 func newLink(ctx context.Context, options ClientOptions) (*link, error) {
-	l := &link{options: options, changed: make(chan struct{}), greeted: make(chan struct{})}
+	l := &link{options: options, holder: uuid.NewString(), changed: make(chan struct{}), greeted: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	conn, answer, err := l.connect(ctx)
 	if err != nil {
@@ -78,6 +82,8 @@ func (l *link) connect(ctx context.Context) (conn *wire.Conn, answer func(contex
 	if conn, err = wire.Client(nc); err != nil {
 		return nil, nil, err
 	}
+	stop := context.AfterFunc(ctx, func() { nc.Close() }) // frees a write that the network has stalled
+	defer stop()
 	l.mu.Lock()
 	expect := l.welcome.Instance
 	l.mu.Unlock()
@@ -86,6 +92,7 @@ func (l *link) connect(ctx context.Context) (conn *wire.Conn, answer func(contex
 		Token:   token,
 		Client:  l.options.Name,
 		Session: l.options.Session,
+		Holder:  l.holder,
 		Lease:   l.options.Lease.Milliseconds(),
 		Expect:  expect,
 	})
@@ -340,31 +347,47 @@ func do[R any](ctx context.Context, l *link, request wire.Request, attempt func(
 		result R
 		err    error
 	}
-	for tries := 0; ; tries++ {
+	for tried := false; ; tried = true {
+		if ctx.Err() != nil {
+			return result, fmt.Errorf("%s: %w", request.Method, context.Cause(ctx))
+		}
 		conn, err := l.get(ctx)
 		if err != nil {
-			if request.Op != 0 && tries > 0 {
-				err = fmt.Errorf("%w: %w", env.ErrUnknownOutcome, err)
-			}
-			return result, fmt.Errorf("%s: %w", request.Method, err)
+			return result, failed(request, tried, err)
 		}
-		done := make(chan outcome, 1)
+		done := make(chan outcome)
 		err = l.task(func() { // it ends with the connection at the latest
 			result, err := attempt(ctx, conn)
-			done <- outcome{result, err}
+			select {
+			case done <- outcome{result, err}:
+			case <-ctx.Done(): // nobody waits
+				if c, ok := any(result).(io.Closer); ok && err == nil {
+					c.Close() //nolint:errcheck // nobody wants it
+				}
+			}
 		})
 		if err != nil {
-			return result, err
+			return result, failed(request, tried, err)
 		}
 		select {
 		case o := <-done:
-			if ctx.Err() != nil || !connectionLost(conn, o.err) {
+			if !errors.Is(o.err, wire.ErrCut) {
 				return o.result, o.err
 			}
+			if !connectionLost(conn, o.err) {
+				return result, failed(request, true, o.err)
+			}
 		case <-ctx.Done():
-			return result, fmt.Errorf("%s: %w", request.Method, context.Cause(ctx))
 		}
 	}
+}
+
+// failed is the error of a call that gets no answer any more; tried says that it was sent.
+func failed(request wire.Request, tried bool, err error) error {
+	if request.Op != 0 && tried {
+		err = fmt.Errorf("%w: %w", env.ErrUnknownOutcome, err)
+	}
+	return fmt.Errorf("%s: %w", request.Method, err)
 }
 
 // close ends the link and waits for the keeper and for the calls.

@@ -61,7 +61,7 @@ func once[P, R any](serve func(context.Context, *session, P) (R, error)) func(co
 		if op == 0 {
 			return fmt.Errorf("%w: %s needs an operation id", wire.Invalid, call.Method())
 		}
-		result, err := s.journal.do(ctx, op, acked, call.Method(), call.RawParams(), func() (json.RawMessage, error) {
+		result, err := s.operations().do(ctx, op, acked, call.Method(), call.RawParams(), func() (json.RawMessage, error) {
 			var params P
 			if err := call.Params(&params); err != nil {
 				return nil, err
@@ -149,4 +149,19 @@ func decodeList[T any](lines *bytes.Buffer) (list []T, err error) {
 		list = append(list, item)
 	}
 	return list, nil
+}
+
+// endCall ends the client's direction of a call, and waits for the server's, so that all that was sent is taken.
+// A call that is not over when ctx ends is cut.
+func endCall(ctx context.Context, call *wire.Call) {
+	defer call.Close() //nolint:errcheck // returns nil
+	for call.End(nil) == nil {
+		event, err := call.Receive(ctx)
+		if err != nil || event.Kind == wire.EndEvent {
+			return
+		}
+		if event.Kind == wire.DataEvent {
+			call.Took(event)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,7 +45,7 @@ type Server struct {
 	mu          sync.Mutex
 	closed      bool
 	sessions    map[string]*session
-	holders     map[string]*session // by process id: whose lease it lives under
+	holdings    map[string]*holding // by process id, of those whose output has not closed
 	connections map[*wire.Conn]struct{}
 	quiet       chan struct{} // closed and made anew when a connection comes or goes
 }
@@ -57,6 +58,7 @@ func NewServer(ctx context.Context, e env.Env, options ServerOptions) (*Server, 
 	if options.MaxLease == 0 {
 		options.MaxLease = 7 * 24 * time.Hour
 	}
+	options.DefaultLease = min(options.DefaultLease, options.MaxLease)
 	if options.Grace == 0 {
 		options.Grace = 5 * time.Second
 	}
@@ -78,7 +80,7 @@ func NewServer(ctx context.Context, e env.Env, options ServerOptions) (*Server, 
 		info:        info,
 		paths:       description.Paths,
 		sessions:    make(map[string]*session),
-		holders:     make(map[string]*session),
+		holdings:    make(map[string]*holding),
 		connections: make(map[*wire.Conn]struct{}),
 		quiet:       make(chan struct{}),
 	}
@@ -152,59 +154,49 @@ func (s *Server) changed() {
 
 // AwaitIdle returns nil when for d there was no client and no process that runs or has output to come.
 func (s *Server) AwaitIdle(ctx context.Context, d time.Duration) error {
-	for {
+	for wasIdle := false; ; {
 		s.mu.Lock()
 		clients, changed := len(s.connections), s.quiet
 		s.mu.Unlock()
-		busy := clients > 0
-		if !busy {
-			processes, err := s.env.Processes(ctx)
+		var due <-chan time.Time
+		var timer *time.Timer
+		idle := false
+		if clients == 0 {
+			busy, err := s.busy(ctx)
 			if err != nil {
 				return err
 			}
-			for _, p := range processes {
-				busy = busy || p.State != env.Closed
-			}
-		}
-		wait := d
-		if busy {
-			wait = min(d, time.Second) // a process tells nobody here when it ends
-			if clients > 0 {
-				wait = time.Hour
-			}
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-changed:
-		case <-timer.C:
-			if !busy && s.stillQuiet(ctx, changed) {
+			idle = !busy
+			if idle && wasIdle {
 				return nil
 			}
+			wait := d
+			if busy {
+				wait = min(d, time.Second) // a process tells nobody here when it ends
+			}
+			timer = time.NewTimer(wait)
+			due = timer.C
+		}
+		select {
+		case <-changed:
+			wasIdle = false
+		case <-due:
+			wasIdle = idle
 		case <-ctx.Done():
+		}
+		if timer != nil {
 			timer.Stop()
+		}
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		timer.Stop()
 	}
 }
 
-// stillQuiet tells whether no connection has come since changed was read, and no process runs.
-func (s *Server) stillQuiet(ctx context.Context, changed chan struct{}) bool {
-	select {
-	case <-changed:
-		return false
-	default:
-	}
+// busy tells whether a process runs or has output to come.
+func (s *Server) busy(ctx context.Context) (bool, error) {
 	processes, err := s.env.Processes(ctx)
-	if err != nil {
-		return false
-	}
-	for _, p := range processes {
-		if p.State != env.Closed {
-			return false
-		}
-	}
-	return true
+	return slices.ContainsFunc(processes, func(p env.ProcessInfo) bool { return p.State != env.Closed }), err
 }
 
 // Close ends every connection and session and waits for their goroutines. The environment, and with it the
@@ -212,17 +204,15 @@ func (s *Server) stillQuiet(ctx context.Context, changed chan struct{}) bool {
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	var conns []*wire.Conn
 	for conn := range s.connections {
-		conns = append(conns, conn)
+		s.tasks.Go(func() {
+			conn.CloseWith(fmt.Errorf("%w: server is shutting down", net.ErrClosed)) //nolint:errcheck // it has logged nothing that is of use now
+		})
 	}
 	for _, session := range s.sessions {
 		session.stop()
 	}
 	s.mu.Unlock()
-	for _, conn := range conns {
-		conn.CloseWith(fmt.Errorf("%w: server is shutting down", net.ErrClosed)) //nolint:errcheck // returns nil
-	}
 	s.cancel()
 	s.tasks.Wait()
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,17 +16,19 @@ import (
 
 // session is a client as the server remembers it across connections.
 type session struct {
-	server  *Server
-	id      string
-	origin  Origin
-	journal journal
+	server *Server
+	id     string
+	origin Origin
 
 	// Guarded by server.mu.
-	conn  *wire.Conn // the current one, nil while detached
-	lease time.Duration
-	timer *time.Timer // ends the session, while detached
-	until time.Time   // when the timer fires
-	ended bool
+	holder  string        // the client that speaks for it
+	journal *journal      // of that client's operations
+	conn    *wire.Conn    // the current one, nil while detached
+	alone   chan struct{} // of the newest peer
+	lease   time.Duration
+	timer   *time.Timer // ends the session, while detached
+	until   time.Time   // when the timer fires
+	ended   bool
 }
 
 // peer is one connection and the session it speaks for.
@@ -34,7 +37,7 @@ type peer struct {
 	conn    *wire.Conn
 	origin  Origin
 	session *session
-	alone   chan struct{} // closed when the connection it took over from has ended
+	alone   chan struct{} // closed when every connection of the session before it has ended
 }
 
 // serve serves one call; HELLO has been accepted.
@@ -72,10 +75,14 @@ func (s *Server) welcome(p *peer, hello wire.Hello) (wire.Welcome, error) {
 	}
 	known := s.sessions[hello.Session]
 	resumed := known != nil
+	switch {
+	case hello.Expect == "":
+	case !resumed:
+		return wire.Welcome{}, fmt.Errorf("%w: session %s is gone", wire.Expired, hello.Session)
+	case known.holder != hello.Holder:
+		return wire.Welcome{}, fmt.Errorf("%w: another client has taken session %s over", wire.Fenced, hello.Session)
+	}
 	if !resumed {
-		if hello.Expect != "" {
-			return wire.Welcome{}, fmt.Errorf("%w: session %s is gone", wire.Expired, hello.Session)
-		}
 		id := hello.Session
 		if id == "" {
 			id = uuid.NewString()
@@ -83,14 +90,21 @@ func (s *Server) welcome(p *peer, hello wire.Hello) (wire.Welcome, error) {
 		known = &session{server: s, id: id, origin: p.origin}
 		s.sessions[id] = known
 	}
-	if old := known.conn; old != nil {
-		s.tasks.Go(func() {
-			old.CloseWith(fmt.Errorf("%w: another connection of the session", wire.Fenced)) //nolint:errcheck // returns nil
-			close(p.alone)
-		})
-	} else {
-		close(p.alone)
+	if known.journal == nil || known.holder != hello.Holder {
+		// Operation ids are the client's: another one's begin anew.
+		known.holder, known.journal = hello.Holder, new(journal)
 	}
+	old, before := known.conn, known.alone
+	known.alone = p.alone
+	s.tasks.Go(func() {
+		if old != nil {
+			old.CloseWith(fmt.Errorf("%w: another connection of the session", wire.Fenced)) //nolint:errcheck // it has waited as long as may be
+		}
+		if before != nil { // who was fenced may itself have waited for another one
+			<-before
+		}
+		close(p.alone)
+	})
 	known.conn, known.lease = p.conn, lease
 	known.stopTimer()
 	p.session = known
@@ -140,10 +154,12 @@ func (s *session) expire() {
 func (s *session) endLocked() (ids []string) {
 	s.ended = true
 	s.stopTimer()
-	delete(s.server.sessions, s.id)
-	for id, holder := range s.server.holders {
-		if holder == s {
-			delete(s.server.holders, id)
+	if s.server.sessions[s.id] == s {
+		delete(s.server.sessions, s.id)
+	}
+	for id, held := range s.server.holdings {
+		if held.session == s {
+			delete(s.server.holdings, id)
 			ids = append(ids, id)
 		}
 	}
@@ -158,19 +174,24 @@ func (s *session) stop() {
 
 // terminate ends processes side by side.
 func (s *Server) terminate(ids []string, why string) {
-	done := make(chan struct{})
+	var ending sync.WaitGroup
 	for _, id := range ids {
-		go func() {
-			defer func() { done <- struct{}{} }()
+		ending.Go(func() {
 			err := s.env.Terminate(s.ctx, id, s.options.Grace)
 			if err != nil && !errors.Is(err, env.ErrUnknownProcess) {
 				s.options.Log.Warn("cannot end a process", "process", id, "why", why, "error", err)
 			}
-		}()
+		})
 	}
-	for range ids {
-		<-done
-	}
+	ending.Wait()
+}
+
+// holding is what the server knows of a process beside its environment.
+type holding struct {
+	session *session // whose lease it lives under
+	pid     int
+	input   inputKind
+	ends    int64 // end-of-files that its standard input has taken
 }
 
 // hold puts a process under the session's lease, and fails when that has ended.
@@ -179,38 +200,93 @@ func (s *session) hold(id string) (undo func(), err error) {
 	server.mu.Lock()
 	defer server.mu.Unlock()
 	if s.ended {
-		return nil, fmt.Errorf("%w: session %s", wire.Expired, s.id)
+		return nil, s.expired()
 	}
-	before, held := server.holders[id]
-	server.holders[id] = s
+	before := server.holdings[id]
+	held := new(holding)
+	if before != nil {
+		*held = *before
+	}
+	held.session = s
+	server.holdings[id] = held
 	return func() {
 		server.mu.Lock()
 		defer server.mu.Unlock()
-		if held {
-			server.holders[id] = before
-		} else {
-			delete(server.holders, id)
+		switch {
+		case server.holdings[id] != held:
+		case before != nil:
+			server.holdings[id] = before
+		default:
+			delete(server.holdings, id)
 		}
 	}, nil
+}
+
+func (s *session) expired() error { return fmt.Errorf("%w: session %s", wire.Expired, s.id) }
+
+// started notes what a process that was held is like, and ends it when the session has ended meanwhile.
+func (s *session) started(p env.Process, input inputKind) error {
+	server := s.server
+	server.mu.Lock()
+	held := server.holdings[p.ID()]
+	if held != nil && held.pid != p.Pid() {
+		held.pid, held.input, held.ends = p.Pid(), input, 0
+	}
+	server.mu.Unlock()
+	if held == nil {
+		server.terminate([]string{p.ID()}, "session ended")
+		return s.expired()
+	}
+	return nil
+}
+
+// inputOf tells what is known of a process's standard input.
+func (s *Server) inputOf(id string) (kind inputKind, ends int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if held := s.holdings[id]; held != nil {
+		return held.input, held.ends
+	}
+	return "", 0
+}
+
+// inputEnded counts an end-of-file that a process's standard input has taken.
+func (s *Server) inputEnded(id string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.holdings[id]
+	if held == nil {
+		return 0
+	}
+	held.ends++
+	return held.ends
+}
+
+// release forgets a process whose output has closed: nothing of it is left to be ended.
+func (s *Server) release(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.holdings, id)
 }
 
 // leaseLeft is the time that process id has left while its client is away; 0 while that is connected.
 func (s *Server) leaseLeft(id string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if holder := s.holders[id]; holder != nil && holder.conn == nil {
-		return time.Until(holder.until)
+	if held := s.holdings[id]; held != nil && held.session.conn == nil {
+		return time.Until(held.session.until)
 	}
 	return 0
 }
 
-// qualify makes the server-wide id of a process from one that a client used: its own are named without the
-// session.
-func (s *session) qualify(id string) string {
-	if strings.Contains(id, "/") {
-		return id
-	}
-	return s.id + "/" + id
+// qualify makes the server-wide id of one of the session's processes.
+func (s *session) qualify(id string) string { return s.id + "/" + id }
+
+// operations is the journal of the client that speaks for the session.
+func (s *session) operations() *journal {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	return s.journal
 }
 
 // goodbyeParams end a session.
