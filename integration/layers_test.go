@@ -35,6 +35,7 @@ const (
 	toml      = "github.com/pelletier/go-toml/v2"
 	uuid      = "github.com/google/uuid"
 	cobra     = "github.com/spf13/cobra"
+	pflag     = "github.com/spf13/pflag"
 	goleak    = "go.uber.org/goleak"
 	gocmp     = "github.com/google/go-cmp"
 	rapid     = "pgregory.net/rapid"
@@ -80,8 +81,8 @@ var layers = map[string]rule{
 	"app/thread":   {level: 8, outside: []string{uuid}},
 	"app":          {level: 9, outside: []string{"github.com/prometheus/client_golang"}},
 
-	"cmd/exec-server": {level: 10, outside: []string{cobra, xsys, xterm, "github.com/prometheus/client_golang"}},
-	"cmd/app-server":  {level: 10, outside: []string{cobra, xsys, xterm}},
+	"cmd/exec-server": {level: 10, outside: []string{cobra, pflag, xsys, xterm, "github.com/prometheus/client_golang"}},
+	"cmd/app-server":  {level: 10, outside: []string{cobra, pflag, xsys, xterm}},
 
 	"integration":            {level: 11, test: true},
 	"integration/winerig":    {level: 12, test: true},
