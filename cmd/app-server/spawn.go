@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"waldo/env/registry"
 	"waldo/wire/listen"
 )
 
@@ -28,11 +29,11 @@ type child struct {
 	stderr   tail
 	ended    chan struct{} // closed when it has been waited for
 	once     sync.Once
-	closed   chan struct{}
+	killed   atomic.Bool // it did not end by itself
 }
 
 // spawn is a registry.Spawn. The child gets a process group of its own, so that a Ctrl-C is not for it.
-func spawn(ctx context.Context, argv []string) (net.Conn, error) {
+func spawn(ctx context.Context, argv []string) (registry.Child, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func spawn(ctx context.Context, argv []string) (net.Conn, error) {
 		return nil, err
 	}
 	c := &child{Conn: listen.Stdio(ourInput, ourOutput), command: exec.Command(argv[0], argv[1:]...),
-		ended: make(chan struct{}), closed: make(chan struct{})}
+		ended: make(chan struct{})}
 	c.command.Stdin, c.command.Stdout, c.command.Stderr = theirInput, theirOutput, &c.stderr
 	c.command.WaitDelay = time.Second // what else holds its standard error is no reason to wait
 	ownGroup(c.command)
@@ -65,26 +66,18 @@ func spawn(ctx context.Context, argv []string) (net.Conn, error) {
 	return c, nil
 }
 
-// Read tells at the end how the child ended.
-func (c *child) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err == io.EOF {
-		err = c.end()
-	}
-	return n, err
-}
-
-// end says how the child ended, whose output has.
-func (c *child) end() error {
+// Ended tells how the child ended; see registry.Child.
+func (c *child) Ended() error {
 	timer := time.NewTimer(childWithin)
 	defer timer.Stop()
 	how := "closed its standard output"
 	select {
 	case <-c.ended:
+		if c.killed.Load() || c.command.ProcessState.Success() {
+			return nil
+		}
 		how = "ended with " + c.command.ProcessState.String()
 	case <-timer.C:
-	case <-c.closed:
-		return net.ErrClosed
 	}
 	if said := c.stderr.String(); said != "" {
 		return fmt.Errorf("%s %s and said %s", quoteWord(c.command.Path), how, strconv.Quote(said))
@@ -95,7 +88,6 @@ func (c *child) end() error {
 // Close ends the child and waits for it.
 func (c *child) Close() (err error) {
 	c.once.Do(func() {
-		close(c.closed)
 		err = c.Conn.Close()
 		timer := time.NewTimer(childWithin)
 		defer timer.Stop()
@@ -104,6 +96,7 @@ func (c *child) Close() (err error) {
 			return
 		case <-timer.C:
 		}
+		c.killed.Store(true)
 		if kill := killGroup(c.command.Process); kill != nil && !errors.Is(kill, os.ErrProcessDone) {
 			err = errors.Join(err, kill)
 		}

@@ -22,14 +22,17 @@ type Environment struct {
 	spec   Spec
 	server string // path of the exec-server, for the local environment
 
-	mu     sync.Mutex
-	failed error // the last thing that went wrong with a program's output
+	settled chan struct{} // closed when a program's output has ended once
+	mu      sync.Mutex
+	failed  error // the last thing that went wrong with a program's output
 }
+
+const settleWithin = 3 * time.Second // a program may take this long to end
 
 // Open connects to an environment. Whether the server accepts us is told by Ready or the first call; what
 // they say should go through Explain.
 func Open(ctx context.Context, spec Spec) (*Environment, error) {
-	e := &Environment{spec: spec}
+	e := &Environment{spec: spec, settled: make(chan struct{})}
 	options := rpc.ClientOptions{
 		Name: spec.Client, Session: spec.Session, Lease: spec.Lease, Log: spec.Log, Status: spec.Status,
 	}
@@ -55,12 +58,12 @@ func Open(ctx context.Context, spec Spec) (*Environment, error) {
 			if err != nil {
 				return nil, err
 			}
-			return &programConn{Conn: conn, program: program, failed: e.fail}, nil
+			return &programConn{Child: conn, program: program, settled: e.settle}, nil
 		}
 	}
 	client, err := rpc.Dial(ctx, options)
 	if err != nil {
-		return nil, err
+		return nil, e.Explain(err)
 	}
 	e.Client = client
 	return e, nil
@@ -78,10 +81,32 @@ func noAccess(spec Spec) error {
 // Spec is what was opened.
 func (e *Environment) Spec() Spec { return e.spec }
 
-func (e *Environment) fail(err error) {
+func (e *Environment) settle(failed error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.failed = err
+	if failed != nil {
+		e.failed = failed
+	}
+	select {
+	case <-e.settled:
+	default:
+		close(e.settled)
+	}
+}
+
+// failure is what went wrong with the program behind a connection that was lost.
+func (e *Environment) failure() error {
+	if e.spec.Address == (listen.Address{}) { // it may have noticed after whoever wrote to it
+		timer := time.NewTimer(settleWithin)
+		defer timer.Stop()
+		select {
+		case <-e.settled:
+		case <-timer.C:
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failed
 }
 
 // Explain adds to an error of a call what is known of the way to the server: what a program said instead of
@@ -90,12 +115,12 @@ func (e *Environment) Explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	e.mu.Lock()
-	failed := e.failed
-	e.mu.Unlock()
 	switch {
-	case failed != nil && (errors.Is(err, wire.ErrCut) || errors.Is(err, env.ErrExpired)):
-		return fmt.Errorf("environment %s: %w: %w", e.spec, err, failed)
+	case errors.Is(err, wire.ErrCut), errors.Is(err, env.ErrExpired):
+		if failed := e.failure(); failed != nil {
+			return fmt.Errorf("environment %s: %w: %w", e.spec, err, failed)
+		}
+		return fmt.Errorf("environment %s: %w", e.spec, err)
 	case errors.Is(err, wire.Unauthenticated):
 		return fmt.Errorf("environment %s: %w", e.spec, err)
 	case errors.Is(err, wire.Unsupported) && e.server != "" && errors.Is(e.refusal(), wire.Unsupported):

@@ -6,16 +6,24 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Spawn starts a program whose standard input and output are the connection. The child is the connection's:
-// Close ends it and waits for it. A Read at the end of its output tells, instead of [io.EOF], how the child
-// ended and what it last wrote to standard error. ctx bounds the start alone.
-type Spawn func(ctx context.Context, argv []string) (net.Conn, error)
+// Spawn starts a program. ctx bounds the start alone.
+type Spawn func(ctx context.Context, argv []string) (Child, error)
+
+// Child is a connection to a program's standard input and output. The program belongs to it: Close ends and
+// awaits it.
+type Child interface {
+	net.Conn
+	// Ended tells how the program ended and what it last wrote to standard error, once it has, or after a moment
+	// that it still runs. It is nil for one that ended well, or that Close had to end.
+	Ended() error
+}
 
 const (
 	protocolByte = 0x00                   // what a server's first byte is
@@ -25,16 +33,16 @@ const (
 
 // programConn is a connection to a program. It judges the first byte: what is no protocol is shown.
 type programConn struct {
-	net.Conn
+	Child
 	program []string
-	failed  func(error) // told why the program's output ended, or what it was
+	settled func(error) // told once why the program's output ended, or what it was; nil for a good end
 
 	began bool // used by the one reader alone
 	once  sync.Once
 }
 
 func (c *programConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	n, err := c.Child.Read(p)
 	if n > 0 && !c.began {
 		c.began = true
 		if p[0] != protocolByte {
@@ -43,13 +51,23 @@ func (c *programConn) Read(p []byte) (int, error) {
 			n = 0
 		}
 	}
-	if err != nil && !errors.Is(err, net.ErrClosed) {
-		if err == io.EOF {
-			err = fmt.Errorf("%s closed its standard output", quoteProgram(c.program))
+	switch {
+	case err == io.EOF:
+		if err = c.Ended(); err == nil {
+			err = fmt.Errorf("%s has ended", quoteProgram(c.program))
 		}
-		c.once.Do(func() { c.failed(err) })
+	case err == nil, errors.Is(err, os.ErrClosed), errors.Is(err, net.ErrClosed):
+		return n, err
 	}
+	c.once.Do(func() { c.settled(err) })
 	return n, err
+}
+
+// Close ends the program. If it had failed before, writing to it has told first, and less.
+func (c *programConn) Close() error {
+	err := c.Child.Close()
+	c.once.Do(func() { c.settled(c.Ended()) })
+	return err
 }
 
 // rest adds what follows of a text within a moment.
@@ -60,7 +78,7 @@ func (c *programConn) rest(begin []byte) []byte {
 	}
 	buffer := make([]byte, shownBytes)
 	for len(text) <= shownBytes {
-		n, err := c.Conn.Read(buffer)
+		n, err := c.Child.Read(buffer)
 		text = append(text, buffer[:n]...)
 		if err != nil {
 			break
