@@ -43,11 +43,14 @@ func pinOf(c *x509.Certificate) string {
 // normalPin gives a pin in the one form that pinOf writes. It takes base64 of both alphabets, with padding or without,
 // and hexadecimal digits, with colons or without.
 func normalPin(pin string) (string, error) {
-	text, ok := strings.CutPrefix(strings.TrimSpace(pin), pinPrefix)
+	pin = strings.TrimSpace(pin)
+	text, ok := strings.CutPrefix(pin, pinPrefix)
+	if !ok {
+		text, ok = strings.CutPrefix(pin, "sha256//") // as curl writes it
+	}
 	if !ok {
 		return "", fmt.Errorf("TLS pin: it does not start with %q", pinPrefix)
 	}
-	text = strings.TrimLeft(text, "/") // curl writes sha256//
 	sum, err := hex.DecodeString(strings.ReplaceAll(text, ":", ""))
 	if err != nil || len(sum) != sha256.Size {
 		text = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(text), "=")

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -89,10 +91,8 @@ func TestPins(t *testing.T) {
 		" " + strings.TrimRight(l.Pin(), "=") + "\n",
 		"sha256:" + hex.EncodeToString(sum),
 		"sha256:" + strings.ToUpper(hex.EncodeToString(sum)),
-		"sha256//" + strings.TrimPrefix(l.Pin(), "sha256:"),
 		"sha256:" + base64.RawURLEncoding.EncodeToString(sum),
 	} {
-		pin = strings.Replace(pin, "sha256//", "sha256://", 1)
 		if answer, _ := hello(t, dialed(t, addr, DialOptions{TLSPin: pin}), right); answer != "ok trusted=false" {
 			t.Errorf("pin %q: %s", pin, answer)
 		}
@@ -128,6 +128,34 @@ func TestPins(t *testing.T) {
 	wantErr(t, err, "not encrypted")
 	if token, err := FindToken(plainAddr, DialOptions{StateDir: state}); token != "" || err != nil {
 		t.Errorf("a token for a plain connection to an encrypted port: %q, %v", token, err)
+	}
+}
+
+// Every way to write a pin comes to the one, whatever its digits are.
+func TestNormalPin(t *testing.T) {
+	for _, fill := range []byte{0x00, 0xff, 0xfb, 0x5a, 0xd0} {
+		sum := bytes.Repeat([]byte{fill}, 32)
+		want := "sha256:" + base64.StdEncoding.EncodeToString(sum)
+		for _, text := range []string{
+			"sha256:" + base64.StdEncoding.EncodeToString(sum),
+			"sha256:" + base64.RawStdEncoding.EncodeToString(sum),
+			"sha256:" + base64.URLEncoding.EncodeToString(sum),
+			"sha256:" + base64.RawURLEncoding.EncodeToString(sum),
+			"sha256//" + base64.StdEncoding.EncodeToString(sum), // as curl writes it
+			"sha256:" + hex.EncodeToString(sum),
+			"sha256:" + strings.ToUpper(hex.EncodeToString(sum)),
+			"sha256:" + strings.ReplaceAll(fmt.Sprintf("% x", sum), " ", ":"), // as openssl writes it
+			"\t" + want + "\n",
+		} {
+			if got, err := normalPin(text); got != want || err != nil {
+				t.Errorf("normalPin(%q) = %q, %v; want %q", text, got, err, want)
+			}
+		}
+	}
+	for _, text := range []string{"", "sha256", "sha256:", "sha256//", "sha256:////", "sha1:" + strings.Repeat("00", 32), "sha256:" + strings.Repeat("00", 31), "sha256:" + strings.Repeat("00", 33), strings.Repeat("00", 32)} {
+		if got, err := normalPin(text); err == nil {
+			t.Errorf("normalPin(%q) = %q", text, got)
+		}
 	}
 }
 
