@@ -24,7 +24,12 @@ import (
 	"waldo/wire/wiretest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if err := errors.Join(proc.CloseInherited(), proc.DefaultSignals()); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // rig is a server on this machine, reached through a proxy.
 type rig struct {

@@ -1,0 +1,46 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"waldo/env"
+	"waldo/env/envtest"
+)
+
+// TestSuite: an environment behind a wire is one like any other.
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	envtest.Run(t, func(t *testing.T) env.Env {
+		return newRig(t, ServerOptions{}).dial(t, ClientOptions{Session: "direct"})
+	})
+}
+
+// TestSuiteOnFaultyNetwork: so is one behind a network that delays and cuts.
+func TestSuiteOnFaultyNetwork(t *testing.T) {
+	t.Parallel()
+	envtest.Run(t, func(t *testing.T) env.Env {
+		r := newRig(t, ServerOptions{})
+		r.proxy.SetDelay(2 * time.Millisecond)
+		client := r.dialAccepted(t, ClientOptions{})
+		t.Cleanup(r.cutting(300 * time.Millisecond))
+		return client
+	})
+}
+
+// dialAccepted dials until the server has accepted the client: that one connection must not be cut.
+func (r *rig) dialAccepted(tb testing.TB, options ClientOptions) *Client {
+	tb.Helper()
+	for {
+		client := r.dial(tb, options)
+		err := client.Ready(tb.Context())
+		if err == nil {
+			return client
+		}
+		if errors.Is(err, context.Canceled) {
+			tb.Fatal(err)
+		}
+	}
+}
