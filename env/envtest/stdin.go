@@ -33,9 +33,7 @@ var stdinTests = []test{
 				r.Fatalf("write %q: %d, %v", part, n, err)
 			}
 		}
-		if n := p.StdinOffset(); n != 3 {
-			r.Errorf("standard input stands at %d, want 3", n)
-		}
+		r.eventually("standard input stands at 3", func() bool { return p.StdinOffset() == 3 })
 		for range 2 {
 			if err := p.CloseStdin(r.ctx); err != nil {
 				r.Fatal(err)
@@ -104,7 +102,8 @@ var stdinTests = []test{
 		cancel()
 		r.quick("a cancelled write", func() { <-done })
 		r.wantError("a cancelled write", err, context.Canceled)
-		if n >= 64<<20 || int64(n) > p.StdinOffset() {
+		const buffer = 4 << 20 // there may be one on the way
+		if n >= 64<<20 || int64(n) > p.StdinOffset()+buffer {
 			r.Errorf("%d bytes said to be taken, standard input stands at %d", n, p.StdinOffset())
 		}
 		// A process that does not read can be signalled all the same.

@@ -110,7 +110,8 @@ var terminalTests = []test{
 		for _, text := range []string{"", "abc", "abc\n", "abc\x7f\x7f\x7f", "abc\x15", "abc\x04"} {
 			p := r.start(env.Command{Argv: []string{"cat"}, Terminal: &env.Size{Rows: 24, Columns: 80}})
 			r.typed(p, text)
-			before := p.StdinOffset()
+			before := int64(len(text))
+			r.eventually("it is typed", func() bool { return p.StdinOffset() == before })
 			if err := p.CloseStdin(r.ctx); err != nil {
 				r.Fatal(err)
 			}
