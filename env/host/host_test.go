@@ -19,9 +19,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestEnv(t *testing.T) {
+func TestEnv(t *testing.T) { testEnv(t, proc.Options{}) }
+
+// A machine that lets nobody make cgroups, as most containers do.
+func TestEnvWithoutCgroups(t *testing.T) { testEnv(t, proc.Options{NoCgroups: true}) }
+
+func testEnv(t *testing.T, o proc.Options) {
+	o.Grace = time.Second
 	envtest.Run(t, func(t *testing.T) env.Env {
-		h, err := New(Options{Processes: proc.Options{Grace: time.Second}})
+		h, err := New(Options{Processes: o})
 		if err != nil {
 			t.Fatal(err)
 		}

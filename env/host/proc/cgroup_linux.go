@@ -41,7 +41,7 @@ type cgroup struct {
 	memory  int64
 }
 
-func newCgroups() *cgroups { return &cgroups{} }
+func newCgroups(none bool) *cgroups { return &cgroups{tried: none} }
 
 // get returns a cgroup, or nil where there are none and no limit needs one.
 func (g *cgroups) get(limits env.Limits) (*cgroup, error) {

@@ -22,6 +22,7 @@ type input struct {
 	file *os.File
 	raw  syscall.RawConn
 	tty  bool
+	pace func() // called between the pieces of a long text that is typed
 
 	turn   chan struct{} // holds a token while somebody writes; what follows is guarded by it
 	closed bool
@@ -97,7 +98,14 @@ func (in *input) put(ctx, holder context.Context, b []byte, taken *atomic.Int64)
 	for {
 		err = in.raw.Write(func(fd uintptr) bool {
 			for n < len(b) {
-				m, err := unix.Write(int(fd), b[n:])
+				piece := b[n:]
+				if in.tty && len(piece) > ttyPiece {
+					piece = piece[:ttyPiece]
+				}
+				if in.tty && n > 0 && ctx.Err() == nil && holder.Err() == nil {
+					in.pace()
+				}
+				m, err := unix.Write(int(fd), piece)
 				switch {
 				case err == unix.EINTR:
 				case err == unix.EAGAIN:
@@ -130,6 +138,11 @@ func (in *input) put(ctx, holder context.Context, b []byte, taken *atomic.Int64)
 		}
 	}
 }
+
+const (
+	ttyPiece = 1 << 10               // of a long text that is typed
+	ttyPause = 20 * time.Millisecond // at most, between two
+)
 
 var past = time.Unix(1, 0)
 

@@ -49,7 +49,7 @@ type outputLog struct {
 	acked    int64  // below it the owner wants nothing any more
 	handed   int64  // what the owner was handed, at least acked
 	owned    bool   // an owner is attached
-	dropped  int64  // bytes that were lost before an owner acknowledged them
+	dropped  int64  // bytes that were lost before an owner was handed them
 	spill    spill
 	full     bool // a stream waits for room, or output is dropped for want of it
 	finished bool // no more will come
@@ -94,6 +94,13 @@ func (l *outputLog) pressing() (unread, flight int64) {
 func (l *outputLog) overBound() bool {
 	unread, flight := l.pressing()
 	return unread >= logBound || flight >= flightBound
+}
+
+// hasRoom tells whether a stream may append now.
+func (l *outputLog) hasRoom() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.overBound()
 }
 
 // slabFor gives a stream a slab on this log's account, or nil when the budget has none. With force it always gives one.
@@ -214,10 +221,11 @@ func (l *outputLog) dropOldest() bool {
 	default:
 		return false
 	}
-	if lost := l.start() - max(from, l.acked); lost > 0 {
+	if lost := l.start() - max(from, l.handed); lost > 0 { // what the owner has in hand is not lost to him
 		l.dropped += lost
 	}
 	l.acked = max(l.acked, l.start())
+	l.handed = max(l.handed, l.acked)
 	return true
 }
 

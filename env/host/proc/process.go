@@ -85,9 +85,9 @@ func (p *process) watch() {
 		p.child.close()
 		<-pumps
 	}
+	p.child.close() // so that whoever sees the end finds nothing to write to any more
 	p.log.finish()
 	close(p.closed)
-	p.child.close()
 	p.table.finished(p)
 }
 

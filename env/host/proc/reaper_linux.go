@@ -98,7 +98,7 @@ func isOrphan(pid, session int) bool {
 func childrenOfSelf() (pids []int) {
 	lists, _ := filepath.Glob("/proc/self/task/*/children") //nolint:errcheck // a good pattern
 	if len(lists) == 0 {                                    // a kernel without
-		for pid, stat := range allStats() {
+		for pid, stat := range theProcesses.now() {
 			if stat.parent == os.Getpid() {
 				pids = append(pids, pid)
 			}

@@ -38,7 +38,7 @@ type child struct {
 	tree    *tree
 
 	waiter leaderWaiter
-	slave  int // the terminal's other end, kept open until the leader has ended; else -1
+	slave  *os.File // the terminal's other end, kept open until the leader has ended, or nil
 
 	once  sync.Once
 	files []*os.File
@@ -60,16 +60,14 @@ func start(l launch) (_ *child, err error) {
 		argv = append([]string{c.Arg0}, argv[1:]...)
 	}
 
-	child := &child{slave: -1}
+	child := &child{}
 	var theirs []int // the child's ends
 	defer func() {
 		for _, fd := range theirs {
-			if fd != child.slave || err != nil {
-				unix.Close(fd) //nolint:errcheck // only handed on
-			}
+			unix.Close(fd) //nolint:errcheck // only handed on
 		}
 		if err != nil {
-			child.slave = -1
+			child.left()
 			child.close()
 		}
 	}()
@@ -79,8 +77,7 @@ func start(l launch) (_ *child, err error) {
 		if err != nil {
 			return nil, limitOr(program, err)
 		}
-		theirs = append(theirs, slave)
-		child.slave = slave
+		child.slave = os.NewFile(uintptr(slave), "terminal")
 		child.files = append(child.files, master)
 		if err := child.addStream(l.log, env.Terminal, master); err != nil {
 			return nil, err
@@ -88,6 +85,7 @@ func start(l launch) (_ *child, err error) {
 		if child.input, err = newInput(master, true); err != nil {
 			return nil, err
 		}
+		child.input.pace = child.pace
 		attr.Files = []uintptr{uintptr(slave), uintptr(slave), uintptr(slave)}
 		attr.Sys.Setctty = true
 	} else {
@@ -200,9 +198,8 @@ func (c *child) wait() exitStatus {
 
 // left lets go of what was kept for the leader's sake.
 func (c *child) left() {
-	if c.slave >= 0 {
-		unix.Close(c.slave) //nolint:errcheck // a terminal's
-		c.slave = -1
+	if c.slave != nil {
+		c.slave.Close() //nolint:errcheck // a terminal's
 	}
 }
 

@@ -143,6 +143,19 @@ func (s *stream) read(fd int, force bool) (int, readState) {
 	return n, readSome
 }
 
+// catchUp reads what is there now, as long as there is room.
+func (s *stream) catchUp() {
+	s.raw.Control(func(fd uintptr) { //nolint:errcheck // of a closed file nothing is left to read
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for s.log.hasRoom() {
+			if _, state := s.read(int(fd), false); state != readSome {
+				return
+			}
+		}
+	})
+}
+
 // drain reads what is there now, though the log be full, so that all that was written before lies in the log.
 func (s *stream) drain() {
 	s.raw.Control(func(fd uintptr) { //nolint:errcheck // of a closed file nothing is left to read

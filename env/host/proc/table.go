@@ -29,6 +29,7 @@ type Options struct {
 	SpillPerProcess int64         // bytes on disk of one process; 256 MiB, negative for none
 	MaxProcesses    int           // running at a time; 10000
 	MaxRemembered   int           // finished ones that are remembered though nobody is attached; 256
+	NoCgroups       bool          // find what left a process's group in other ways than by a cgroup (Linux)
 	Grace           time.Duration // between the polite signal and the kill, when nobody says otherwise; 5 s
 	Environment     []string      // what a child starts from, "NAME=value"
 	Directory       string        // where a command starts that names no directory, natively; the temporary directory
@@ -78,7 +79,7 @@ func New(o Options) *Table {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Directory = cmp.Or(o.Directory, os.TempDir())
 	t := &Table{
-		options: o, memory: newBudget(o.MemoryBudget), disk: newBudget(o.SpillBudget), cgroups: newCgroups(),
+		options: o, memory: newBudget(o.MemoryBudget), disk: newBudget(o.SpillBudget), cgroups: newCgroups(o.NoCgroups),
 		hurry: make(chan struct{}), entries: make(map[string]*entry), closed: make(chan struct{}),
 	}
 	t.ending, t.end = context.WithCancel(context.Background())

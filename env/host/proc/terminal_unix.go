@@ -5,6 +5,7 @@ package proc
 import (
 	"fmt"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,27 @@ func prepareTerminal(fd int, size env.Size) error {
 
 func setSize(fd int, size env.Size) error {
 	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Columns})
+}
+
+// pace waits, if not for long, until what was typed has been read and what came of it is in the log. The kernel
+// throws echo away when output is not taken as fast as input is given.
+func (c *child) pace() {
+	other, err := c.slave.SyscallConn()
+	if err != nil {
+		return
+	}
+	for deadline := time.Now().Add(ttyPause); time.Now().Before(deadline); time.Sleep(ttyPause / 100) {
+		unread := false
+		err := other.Control(func(fd uintptr) {
+			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} // which also makes the kernel digest what was typed
+			n, err := unix.Poll(poll, 0)
+			unread = err == nil && n > 0
+		})
+		c.streams[0].catchUp()
+		if err != nil || !unread {
+			return
+		}
+	}
 }
 
 // resizeTerminal sets the size of a terminal that is in use, which tells its foreground group.

@@ -23,6 +23,7 @@ import (
 type tree struct {
 	leader int
 	cookie string
+	born   int64       // nothing of the tree began before; in the kernel's ticks
 	gone   atomic.Bool // the leader was reaped, so that its number may be used again
 
 	mu     sync.Mutex
@@ -35,7 +36,7 @@ const cookieName = "WALDO_PROCESS"
 
 // newTree prepares attr so that what it starts can be found again, and sets the limits.
 func newTree(l launch, attr *syscall.ProcAttr) (*tree, error) {
-	t := &tree{pool: l.cgroups}
+	t := &tree{pool: l.cgroups, born: ticks()}
 	limits := l.command.Limits
 	cgroup, err := t.pool.get(limits)
 	if err != nil {
@@ -184,7 +185,7 @@ func (t *tree) members(outside bool) (members []member) {
 	if empty {
 		return nil
 	}
-	stats := allStats()
+	stats := theProcesses.now()
 	memo := map[int]bool{os.Getpid(): false}
 	if !t.gone.Load() {
 		memo[t.leader] = true
@@ -194,25 +195,17 @@ func (t *tree) members(outside bool) (members []member) {
 		known, ok := memo[pid]
 		if !ok && depth < 1000 {
 			stat, exists := stats[pid]
-			known = exists && (ours && (stat.session == t.leader || stat.group == t.leader) || t.hasCookie(pid) || in(stat.parent, depth+1))
+			known = exists && (ours && (stat.session == t.leader || stat.group == t.leader) || t.cookie != "" && stat.cookie == t.cookie || in(stat.parent, depth+1))
 			memo[pid] = known
 		}
 		return known
 	}
 	for pid, stat := range stats {
-		if stat.state != 'Z' && in(pid, 0) && !(outside && ours && stat.group == t.leader) {
+		if stat.state != 'Z' && stat.start >= t.born && in(pid, 0) && !(outside && ours && stat.group == t.leader) {
 			members = append(members, member{pid, stat.start})
 		}
 	}
 	return members
-}
-
-func (t *tree) hasCookie(pid int) bool {
-	if t.cookie == "" {
-		return false
-	}
-	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	return err == nil && bytes.Contains(environ, []byte(t.cookie))
 }
 
 // settle gives the cgroup back when the process is closed and nothing is left in it.
@@ -241,6 +234,7 @@ type procStat struct {
 	cpu                    time.Duration
 	resident               int64 // bytes
 	start                  int64 // ticks since the machine came up
+	cookie                 string
 }
 
 var errStat = errors.New("malformed /proc stat")
@@ -279,23 +273,71 @@ func parseStat(text string) (s procStat, err error) {
 	return s, err
 }
 
-// allStats reads what all processes say of themselves.
-func allStats() map[int]procStat {
+// ticks is the present, as processes' starts are told.
+func ticks() int64 {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0
+	}
+	return now.Nano()/int64(clockTick) - 1
+}
+
+// A snapshotter reads what all processes say of themselves. Callers that ask at the same time share one reading,
+// which begins after each of them asked.
+type snapshotter struct {
+	mu    sync.Mutex
+	begun time.Time
+	stats map[int]procStat // never written again
+}
+
+var (
+	theProcesses snapshotter
+	programBegan = ticks() // no child of ours is older
+)
+
+func (s *snapshotter) now() map[int]procStat {
+	asked := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun.After(asked) {
+		return s.stats
+	}
+	s.begun = time.Now()
+	s.stats = nil
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer dir.Close()                //nolint:errcheck // only read
 	names, _ := dir.Readdirnames(-1) //nolint:errcheck // what could be read counts
-	stats := make(map[int]procStat, len(names))
+	s.stats = make(map[int]procStat, len(names))
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			if stat, err := readStat(pid); err == nil {
-				stats[pid] = stat
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if stat, err := readStat(pid); err == nil {
+			if stat.start >= programBegan && stat.state != 'Z' {
+				stat.cookie = cookieOf(pid)
 			}
+			s.stats[pid] = stat
 		}
 	}
-	return stats
+	return s.stats
+}
+
+// cookieOf finds the cookie in the environment that a process was started with.
+func cookieOf(pid int) string {
+	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return ""
+	}
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if bytes.HasPrefix(entry, []byte(cookieName+"=")) {
+			return string(entry)
+		}
+	}
+	return ""
 }
 
 // addUsage adds what the running trees use at present.
@@ -309,7 +351,7 @@ func addUsage(processes []*process, infos []env.ProcessInfo) {
 		if !ok {
 			if bySession == nil {
 				bySession = make(map[int]procStat)
-				for _, stat := range allStats() {
+				for _, stat := range theProcesses.now() {
 					sum := bySession[stat.session]
 					sum.cpu += stat.cpu
 					sum.resident += stat.resident
