@@ -103,6 +103,7 @@ type codexProcess struct {
 	exited   chan int // gets the exit code
 	closed   chan struct{}
 	writes   int
+	told     int // how many of exited and closed have come; guarded by client.mu
 }
 
 // dialCodex connects. The handshake's messages are sent without waiting for an answer, which the peer allows.
@@ -304,8 +305,11 @@ func (c *codexClient) dispatch(text, scratch []byte) ([]byte, error) {
 	if m.Method == "" {
 		delete(c.answers, m.ID)
 	}
-	if m.Method == "process/closed" {
-		delete(c.processes, m.Params.ProcessID)
+	if p != nil && (m.Method == "process/exited" || m.Method == "process/closed") {
+		// They come in either order: now and then closed is first.
+		if p.told++; p.told == 2 {
+			delete(c.processes, p.id)
+		}
 	}
 	c.mu.Unlock()
 	switch {

@@ -34,7 +34,7 @@ func (b *bench) compare(ctx context.Context, rounds int, of sides) (s samples, e
 			}
 			got, err := side.measure(ctx)
 			if ctx.Err() != nil {
-				return s, context.Cause(ctx)
+				return s, fmt.Errorf("%s: %w", side.name, context.Cause(ctx))
 			}
 			if err != nil && side.name == "Codex" {
 				b.leaveOut(ctx, err)
