@@ -156,3 +156,34 @@ func TestCodexOutput(t *testing.T) {
 		t.Error("a bad chunk passed")
 	}
 }
+
+// The peer tells the end of its output and the exit in either order.
+func TestCodexExit(t *testing.T) {
+	exited := `{"method":"process/exited","params":{"processId":"p1","seq":1,"exitCode":3,"sandboxDenied":false}}`
+	closed := `{"method":"process/closed","params":{"processId":"p1","seq":2}}`
+	for _, order := range [][]string{{exited, closed}, {closed, exited}} {
+		p := &codexProcess{id: "p1", exited: make(chan int, 1), closed: make(chan struct{})}
+		c := &codexClient{processes: map[string]*codexProcess{"p1": p}, answers: make(map[int64]codexAnswer)}
+		for _, text := range order {
+			if _, err := c.dispatch([]byte(text), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case code := <-p.exited:
+			if code != 3 {
+				t.Errorf("exit code is %d", code)
+			}
+		default:
+			t.Errorf("no exit after %q", order)
+		}
+		select {
+		case <-p.closed:
+		default:
+			t.Errorf("not closed after %q", order)
+		}
+		if len(c.processes) != 0 {
+			t.Error("the process is not forgotten")
+		}
+	}
+}
