@@ -34,11 +34,13 @@ func TestReport(t *testing.T) {
 		},
 		{
 			name: "failure",
-			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"broken\n"}
+			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"broken\n"}
 {"Action":"fail","Package":"p","Test":"TestA"}
 {"Action":"fail","Package":"p"}
 `,
 			want:   []string{"broken"},
+			never:  []string{"=== RUN"},
 			failed: 1,
 			last:   "0 passed, 1 failed, 0 skipped",
 		},
