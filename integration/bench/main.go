@@ -17,7 +17,7 @@ import (
 )
 
 // rowWithin bounds one row, in case a server hangs.
-const rowWithin = 5 * time.Minute
+const rowWithin = 15 * time.Minute
 
 // row is one thing that is measured; it makes one or more lines of the table.
 type row struct {

@@ -20,6 +20,9 @@ type samples struct {
 	waldo, raw, codex []float64
 }
 
+// sideWithin bounds one round of one side, in case a server hangs.
+const sideWithin = 2 * time.Minute
+
 // compare measures the sides in turn, several times over, so that what else goes on on the machine meets all of
 // them. When Codex fails, it is left out and that is told; the others' errors are the row's.
 func (b *bench) compare(ctx context.Context, rounds int, of sides) (s samples, err error) {
@@ -32,7 +35,9 @@ func (b *bench) compare(ctx context.Context, rounds int, of sides) (s samples, e
 			if side.measure == nil {
 				continue
 			}
-			got, err := side.measure(ctx)
+			limited, cancel := context.WithTimeoutCause(ctx, sideWithin, fmt.Errorf("not done after %v", sideWithin))
+			got, err := side.measure(limited)
+			cancel()
 			if ctx.Err() != nil {
 				return s, fmt.Errorf("%s: %w", side.name, context.Cause(ctx))
 			}
