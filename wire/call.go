@@ -47,7 +47,7 @@ type Call struct {
 	// DATA that this end receives: what came, what of it was taken, what of that has been told.
 	came, used, told counter
 	toldCredit       int64
-	toldAt           time.Time
+	flush            *time.Timer // tells the rest
 }
 
 // counter counts DATA of one direction: payload bytes and frames.
@@ -80,7 +80,7 @@ type Event struct {
 }
 
 func newCall(s *stream) *Call {
-	c := &Call{stream: s, credit: initialCredit, toldCredit: initialCredit, toldAt: time.Now()}
+	c := &Call{stream: s, credit: initialCredit, toldCredit: initialCredit}
 	c.queue = c.inline[:0]
 	return c
 }
@@ -521,10 +521,10 @@ func (c *Call) TryReceive() (event Event, ok bool, err error) {
 	return event, true, nil
 }
 
-// ackEvery is the time after which bytes that were taken are told even if they are few.
-const ackEvery = 100 * time.Millisecond
+// ackWithin is the time within which bytes that were taken are told even if they are few.
+const ackWithin = 100 * time.Millisecond
 
-// Took gives a DataEvent's bytes back and tells the peer, now and then, how much has been taken.
+// Took gives a DataEvent's bytes back and tells the peer, at once or soon, how much has been taken.
 func (c *Call) Took(event Event) {
 	n := len(event.Data)
 	putBuffer(event.Data)
@@ -532,7 +532,10 @@ func (c *Call) Took(event Event) {
 	c.used.bytes += int64(n)
 	c.used.frames++
 	// The first one tells a peer that knows of a small credit only, that there is more.
-	tell := c.toldCredit < c.grant() || c.used.cost(c.told) >= c.grant()/4 || time.Since(c.toldAt) >= ackEvery
+	tell := c.toldCredit < c.grant() || c.used.cost(c.told) >= c.grant()/4
+	if !tell && c.flush == nil && !c.endRead && !c.discarded {
+		c.flush = time.AfterFunc(ackWithin, c.Flush)
+	}
 	c.mu.Unlock()
 	if tell {
 		c.Flush()
@@ -545,14 +548,22 @@ func (c *Call) Flush() {
 	c.stream.wmu.Lock()
 	defer c.stream.wmu.Unlock()
 	c.mu.Lock()
+	c.stopFlush()
 	tell := c.used != c.told && !c.endRead && c.cut == nil && !c.endSent
 	a := ack{Offset: c.used.bytes, Frames: c.used.frames, Credit: c.grant()}
-	c.told, c.toldCredit, c.toldAt = c.used, a.Credit, time.Now()
+	c.told, c.toldCredit = c.used, a.Credit
 	c.mu.Unlock()
 	if tell {
-		var buffer [128]byte
-		b, _ := appendMessage(buffer[:0], kindControl, a.append(nil))
+		b, _ := appendMessage(nil, kindControl, a.append(nil))
 		c.stream.writeLocked(b) //nolint:errcheck // a cut is noticed by whoever receives
+	}
+}
+
+// stopFlush makes the timer forget. c.mu is held.
+func (c *Call) stopFlush() {
+	if c.flush != nil {
+		c.flush.Stop()
+		c.flush = nil
 	}
 }
 
@@ -688,6 +699,7 @@ func (c *Call) acked(a ack) error {
 func (c *Call) discard() (bulk bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.stopFlush()
 	for _, event := range c.queue[c.first:] {
 		if event.Kind == DataEvent {
 			putBuffer(event.Data)

@@ -12,6 +12,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,44 +59,47 @@ type Conn struct {
 	calls     atomic.Int64 // of the peer, in flight
 	helloSeen atomic.Bool
 
-	mu     sync.Mutex
-	idle   []*stream // of a client, last used last
-	closed bool
+	mu      sync.Mutex
+	streams map[*stream]struct{} // those that are read
+	idle    []*stream            // of a client, last used last
+	closed  bool
 }
 
 // Client makes a connection that opens calls on c, which it closes in the end. The first call has to be Hello.
 // c's Close must free whoever reads or writes, and not wait for the peer.
-func Client(c net.Conn) (*Conn, error) { return newConn(c, yamux.Client) }
+func Client(c net.Conn) (*Conn, error) { return new(Conn).start(c) }
 
 // Server makes a connection that serves the calls of the peer on c, which it closes in the end. accept
 // answers the HELLO, which has to be the peer's first call; until it has accepted, other calls wait.
 func Server(c net.Conn, accept func(context.Context, Hello) (Welcome, error), handler Handler) (*Conn, error) {
-	s, err := newConn(c, func(t io.ReadWriteCloser, config *yamux.Config) (*yamux.Session, error) {
-		t.(*transport).guard()
-		return yamux.Server(t, config)
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.accept, s.handler, s.greeted = accept, handler, make(chan struct{})
-	s.work = make(chan *Call)
-	s.tasks.Go(s.serve)
-	s.tasks.Go(s.awaitHello)
-	return s, nil
+	s := &Conn{accept: accept, handler: handler, greeted: make(chan struct{}), work: make(chan *Call)}
+	return s.start(c)
 }
 
-func newConn(nc net.Conn, open func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) (*Conn, error) {
-	window := tune(nc)
-	t := newTransport(nc)
-	session, err := open(t, sessionConfig(window))
-	if err != nil {
+func (c *Conn) start(nc net.Conn) (*Conn, error) {
+	c.window = tune(nc)
+	c.transport = newTransport(nc, c.end)
+	c.ping, c.ended = make(chan struct{}, 1), make(chan struct{})
+	c.streams = map[*stream]struct{}{}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	open := yamux.Client
+	if c.handler != nil {
+		open = yamux.Server
+		c.transport.guard()
+	}
+	c.mu.Lock() // nothing ends before all has begun
+	defer c.mu.Unlock()
+	var err error
+	if c.session, err = open(c.transport, sessionConfig(c.window)); err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("start multiplexing: %w", err)
 	}
-	c := &Conn{transport: t, session: session, window: window, ping: make(chan struct{}, 1), ended: make(chan struct{})}
-	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.tasks.Go(c.watch)
 	c.tasks.Go(c.pinger)
+	if c.handler != nil {
+		c.tasks.Go(c.serve)
+		c.tasks.Go(c.awaitHello)
+	}
 	return c, nil
 }
 
@@ -155,7 +159,11 @@ func (c *Conn) end(cause error) {
 		return
 	}
 	c.closed, c.idle = true, nil
-	c.cancel(cause) // first, so that whoever is freed by the rest knows why
+	c.cancel(cause)
+	// Every stream before the session: a Read in yamux spins while its session is closing, unless a deadline ends it.
+	for s := range c.streams {
+		s.cut(ErrCut)
+	}
 	c.tasks.Go(func() { c.session.Close() })
 	go func() {
 		c.tasks.Wait()
@@ -215,8 +223,9 @@ func (c *Conn) serve() {
 			c.end(ErrCut)
 			return
 		}
-		s := newStream(c, y)
-		c.tasks.Go(s.read)
+		if _, err := c.begin(y); err != nil {
+			return
+		}
 	}
 }
 
@@ -334,12 +343,18 @@ func (c *Conn) stream() (*stream, error) {
 		}
 		return nil, err
 	}
+	return c.begin(y)
+}
+
+// begin starts reading a stream.
+func (c *Conn) begin(y *yamux.Stream) (*stream, error) {
 	s := newStream(c, y)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed { // tasks may be waited for already; the session closes y
 		return nil, c.Err()
 	}
+	c.streams[s] = struct{}{}
 	c.tasks.Go(s.read)
 	return s, nil
 }
@@ -357,15 +372,13 @@ func (c *Conn) recycle(s *stream) {
 	}
 }
 
-// forget takes a stream that has ended out of the idle ones.
+// forget takes a stream that has ended out of the lists.
 func (c *Conn) forget(s *stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, idle := range c.idle {
-		if idle == s {
-			c.idle = append(c.idle[:i], c.idle[i+1:]...)
-			return
-		}
+	delete(c.streams, s)
+	if i := slices.Index(c.idle, s); i >= 0 {
+		c.idle = slices.Delete(c.idle, i, i+1)
 	}
 }
 

@@ -3,6 +3,7 @@ package wire
 import (
 	"crypto/tls"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -37,12 +38,13 @@ type transport struct {
 	budget   int64
 	admitted chan struct{}
 
+	failed  func(error) // told why reading or writing has ended, before yamux is
 	closing sync.Once
 	closed  chan struct{}
 }
 
-func newTransport(c net.Conn) *transport {
-	t := &transport{Conn: c, vectored: vectored(c), admitted: make(chan struct{}), closed: make(chan struct{})}
+func newTransport(c net.Conn, failed func(error)) *transport {
+	t := &transport{Conn: c, failed: failed, vectored: vectored(c), admitted: make(chan struct{}), closed: make(chan struct{})}
 	t.received.Store(time.Now().UnixNano())
 	return t
 }
@@ -87,11 +89,24 @@ func (t *transport) Read(b []byte) (int, error) {
 		t.received.Store(time.Now().UnixNano())
 		t.budget -= int64(n)
 	}
+	if err == io.EOF {
+		t.failed(ErrCut)
+	} else if err != nil {
+		t.failed(fmt.Errorf("%w: %v", ErrCut, err))
+	}
 	return n, err
 }
 
 // Write is called by yamux's one sending goroutine: a header, then its body if it has one.
 func (t *transport) Write(b []byte) (int, error) {
+	n, err := t.write(b)
+	if err != nil {
+		t.failed(fmt.Errorf("%w: %v", ErrCut, err))
+	}
+	return n, err
+}
+
+func (t *transport) write(b []byte) (int, error) {
 	if !t.holds {
 		const data = 0
 		if len(b) == yamuxHeader && b[1] == data && binary.BigEndian.Uint32(b[8:]) > 0 {
