@@ -35,6 +35,7 @@ type Files interface {
 
 // Describer tells what the machine is.
 type Describer interface {
+	// Describe tells what the machine is; it may answer from what it said before.
 	Describe(ctx context.Context) (Info, error)
 }
 

@@ -89,6 +89,7 @@ type Error struct {
 	Also    []Code `json:"also,omitempty"`    // further codes that errors.Is is to find
 }
 
+// Error is the sentence of the other end, or the code in words.
 func (e *Error) Error() string {
 	if e.Message != "" {
 		return e.Message

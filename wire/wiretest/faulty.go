@@ -117,6 +117,7 @@ func (f *Faulty) passed(n int, count, left *int64) {
 	}
 }
 
+// Read implements [net.Conn].
 func (f *Faulty) Read(b []byte) (int, error) {
 	n, err := f.allowed(len(b), &f.readCut)
 	if err != nil {
@@ -128,6 +129,7 @@ func (f *Faulty) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write implements [net.Conn].
 func (f *Faulty) Write(b []byte) (written int, err error) {
 	for {
 		n, err := f.allowed(len(b), &f.writeCut)
