@@ -335,7 +335,7 @@ func (n *network) settles(before usage) {
 	for {
 		now := n.usage()
 		// The runtime keeps threads once made, and the server a few control groups for the next processes.
-		if now.descriptors <= before.descriptors+40 && now.children <= before.children && now.threads < before.threads+30 {
+		if now.descriptors <= before.descriptors+70 && now.children <= before.children && now.threads < before.threads+30 {
 			n.t.Logf("before %+v, after %+v", before, now)
 			return
 		}
