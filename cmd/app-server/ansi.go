@@ -105,6 +105,7 @@ func (s *sequences) next(b byte) sequenceState {
 // program that has not asked.
 type replayFilter struct {
 	sequences sequences
+	margins   bool // scrolling was bounded
 	out       []byte
 }
 
@@ -118,11 +119,34 @@ func (f *replayFilter) pass(data []byte) []byte {
 			}
 		}
 	}, func(sequence []byte) {
+		f.margins = f.margins || isMargins(sequence)
 		if !isQuestion(sequence) {
 			f.out = append(f.out, sequence...)
 		}
 	})
 	return f.out
+}
+
+// end returns what has to follow the older output before newer may: the margins of a terminal that has just got
+// another size, as which ours will be taken, and what was held.
+func (f *replayFilter) end() (out []byte) {
+	if f.margins {
+		out = append(out, noMargins...)
+	}
+	switch f.sequences.state {
+	case afterEscape, inControl, inString, inStringEnd:
+		out = append(out, f.sequences.held...)
+	}
+	*f = replayFilter{}
+	return out
+}
+
+// noMargins lets the whole screen scroll, and leaves the cursor where it is.
+const noMargins = "\x1b7\x1b[r\x1b8"
+
+// isMargins tells whether a sequence sets the rows that scroll.
+func isMargins(sequence []byte) bool {
+	return sequence[1] == '[' && sequence[len(sequence)-1] == 'r' && !bytes.ContainsAny(sequence, "?>$")
 }
 
 // isQuestion tells whether a terminal answers to a sequence.
@@ -144,7 +168,10 @@ func isQuestion(sequence []byte) bool {
 			return bytes.HasPrefix(parameters, []byte("?"))
 		case 't': // window reports
 			first, _, _ := bytes.Cut(parameters, []byte(";"))
-			return len(first) == 2 && (first[0] == '1' || first[0] == '2') && first[1] >= '0' && first[1] <= '9'
+			switch n := number(first); n {
+			case 11, 13, 14, 15, 16, 18, 19, 20, 21:
+				return true
+			}
 		}
 	case ']':
 		return bytes.Contains(body, []byte(";?"))

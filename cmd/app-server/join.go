@@ -242,6 +242,7 @@ func (j *joined) copyOutput(ctx context.Context) {
 
 func (j *joined) writeOutput(ctx context.Context) error {
 	var filter replayFilter
+	replaying := j.replayed > 0 && j.terminal
 	for chunk, err := range j.process.Output(ctx) {
 		switch {
 		case err != nil:
@@ -256,8 +257,12 @@ func (j *joined) writeOutput(ctx context.Context) error {
 		case env.Stderr:
 			file = os.Stderr
 		case env.Terminal:
-			if chunk.Offset < j.replayed {
+			if replaying = replaying && chunk.Offset < j.replayed; replaying {
 				data = filter.pass(data)
+				if chunk.Offset+int64(len(chunk.Data)) >= j.replayed {
+					replaying = false
+					data = append(data, filter.end()...)
+				}
 			}
 			j.modes.follow(data)
 		}

@@ -22,6 +22,7 @@ type modes struct {
 	sequences sequences
 	changed   map[int]bool
 	keypad    bool
+	margins   bool
 	coloured  bool
 	keyboard  int // entries on the stack of keyboard flags
 }
@@ -40,7 +41,7 @@ func (m *modes) control(sequence []byte) {
 	case kind == '>':
 		m.keypad = false
 	case kind == 'c': // reset
-		m.changed, m.keypad, m.coloured, m.keyboard = nil, false, false, 0
+		m.changed, m.keypad, m.margins, m.coloured, m.keyboard = nil, false, false, false, 0
 	case kind != '[' || len(sequence) < 3:
 		return
 	}
@@ -66,6 +67,8 @@ func (m *modes) control(sequence []byte) {
 				delete(m.changed, mode)
 			}
 		}
+	case isMargins(sequence):
+		m.margins = len(parameters) > 0
 	case final == 'm' && !bytes.HasPrefix(parameters, []byte(">")):
 		m.coloured = len(parameters) > 0 && !bytes.Equal(parameters, []byte("0"))
 	case final == 'u' && bytes.HasPrefix(parameters, []byte(">")):
@@ -88,6 +91,9 @@ func (m *modes) undo() []byte {
 	if m.keyboard > 0 {
 		fmt.Fprintf(&out, "\x1b[<%du", m.keyboard)
 	}
+	if m.margins {
+		out.WriteString(noMargins)
+	}
 	var changed []int
 	for mode := range m.changed {
 		changed = append(changed, mode)
@@ -106,6 +112,6 @@ func (m *modes) undo() []byte {
 	if m.coloured {
 		out.WriteString("\x1b[0m")
 	}
-	m.changed, m.keypad, m.coloured, m.keyboard = nil, false, false, 0
+	m.changed, m.keypad, m.margins, m.coloured, m.keyboard = nil, false, false, false, 0
 	return out.Bytes()
 }

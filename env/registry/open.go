@@ -123,7 +123,7 @@ func (e *Environment) Explain(err error) error {
 		return fmt.Errorf("environment %s: %w", e.spec, err)
 	case errors.Is(err, wire.Unauthenticated):
 		return fmt.Errorf("environment %s: %w", e.spec, err)
-	case errors.Is(err, wire.Unsupported) && e.server != "" && errors.Is(e.refusal(), wire.Unsupported):
+	case errors.Is(err, wire.Unsupported) && e.server != "" && e.Client != nil && errors.Is(e.refusal(), wire.Unsupported):
 		self, _ := os.Executable() //nolint:errcheck // "" is shown as such
 		return fmt.Errorf("%s and %s are of versions that do not fit together: %w", strconv.Quote(self), strconv.Quote(e.server), err)
 	}
