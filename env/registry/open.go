@@ -117,7 +117,7 @@ func (e *Environment) Explain(err error) error {
 	}
 	switch {
 	case errors.Is(err, wire.ErrCut), errors.Is(err, env.ErrExpired):
-		if failed := e.failure(); failed != nil {
+		if failed := e.failure(); failed != nil && !errors.Is(err, failed) {
 			return fmt.Errorf("environment %s: %w: %w", e.spec, err, failed)
 		}
 		return fmt.Errorf("environment %s: %w", e.spec, err)
