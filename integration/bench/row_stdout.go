@@ -19,7 +19,7 @@ import (
 // measureStdout measures a file that comes through the standard output of cat: to the end of a pipe behind the
 // app-server's run command, and to a program of Go.
 func measureStdout(ctx context.Context, b *bench) ([]line, error) {
-	size := int64(b.sized(1<<30, 32<<20))
+	size := int64(b.sized(1<<30, 128<<20))
 	file, err := b.randomFile(size)
 	if err != nil {
 		return nil, err
