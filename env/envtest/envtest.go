@@ -34,7 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) env.Env) {
 		tests []test
 	}{
 		{"start", startTests}, {"output", outputTests}, {"stdin", stdinTests}, {"attach", attachTests},
-		{"end", endTests}, {"terminal", terminalTests}, {"machine", machineTests},
+		{"end", endTests}, {"terminal", terminalTests}, {"machine", machineTests}, {"reported", reportedTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, test := range group.tests {

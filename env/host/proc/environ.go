@@ -71,11 +71,11 @@ func check(c *env.Command) error {
 			return invalid("argv[%d] %q contains a NUL", i, arg)
 		}
 	}
-	for _, entry := range c.Env {
+	for i, entry := range c.Env {
 		name, _, _ := strings.Cut(entry, "=")
-		switch {
+		switch { // no value is shown: it may be a secret
 		case name == "":
-			return invalid("environment entry %q has no name", entry)
+			return invalid("environment entry %d has no name", i)
 		case strings.ContainsRune(entry, 0):
 			return invalid("environment variable %q contains a NUL", name)
 		}

@@ -25,12 +25,15 @@ func cloexecPipe(ends *[2]int) error {
 type leaderWaiter struct{}
 
 func fork(path string, argv []string, attr *syscall.ProcAttr, _ *tree) (int, leaderWaiter, error) {
-	children.forking.RLock()
-	defer children.forking.RUnlock()
-	pid, err := forkExec(path, argv, attr)
-	if err == nil {
-		children.add(pid)
-	}
+	var pid int
+	err := whileBusy(func() (err error) {
+		children.forking.RLock()
+		defer children.forking.RUnlock()
+		if pid, err = syscall.ForkExec(path, argv, attr); err == nil {
+			children.add(pid)
+		}
+		return err
+	})
 	return pid, leaderWaiter{}, err
 }
 

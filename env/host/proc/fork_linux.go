@@ -18,15 +18,19 @@ type leaderWaiter struct{ pidfd *os.File }
 func fork(path string, argv []string, attr *syscall.ProcAttr, t *tree) (int, leaderWaiter, error) {
 	pidfd := -1
 	attr.Sys.PidFD = &pidfd
-	children.forking.RLock()
-	pid, err := forkExec(path, argv, attr)
-	if err != nil && t.leaveCgroup(err, attr) {
-		pid, err = forkExec(path, argv, attr)
-	}
-	if err == nil {
-		children.add(pid)
-	}
-	children.forking.RUnlock()
+	var pid int
+	err := whileBusy(func() (err error) {
+		children.forking.RLock()
+		defer children.forking.RUnlock()
+		pid, err = syscall.ForkExec(path, argv, attr)
+		if err != nil && t.leaveCgroup(err, attr) {
+			pid, err = syscall.ForkExec(path, argv, attr)
+		}
+		if err == nil {
+			children.add(pid)
+		}
+		return err
+	})
 	if err != nil {
 		return 0, leaderWaiter{}, err
 	}

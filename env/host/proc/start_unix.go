@@ -169,18 +169,20 @@ func pipe(toChild bool) (ours *os.File, theirs int, err error) {
 }
 
 const (
-	busyPatience = 20 * time.Millisecond // how long a program that is being written is tried again
-	busyPause    = time.Millisecond
+	busyPatience = time.Second // how long a program that is being written is tried again
+	busyPause    = 50 * time.Millisecond
 )
 
-// forkExec starts a program. One that some other thread has just written may still be open in a child of that
-// moment, between its fork and its exec; that passes.
-func forkExec(path string, argv []string, attr *syscall.ProcAttr) (int, error) {
-	for deadline := time.Now().Add(busyPatience); ; time.Sleep(busyPause) {
-		pid, err := syscall.ForkExec(path, argv, attr)
-		if err != syscall.ETXTBSY || time.Now().After(deadline) {
-			return pid, err
+// whileBusy calls fork again while the program is open for writing. One that some other thread has just written may
+// still be open in a child of that moment, between its fork and its exec; that passes, on a busy machine not at once.
+// fork must not hold a lock that other starts want from one call to the next.
+func whileBusy(fork func() error) error {
+	deadline := time.Now().Add(busyPatience)
+	for pause := time.Millisecond; ; pause = min(2*pause, busyPause) {
+		if err := fork(); err != syscall.ETXTBSY || time.Now().After(deadline) {
+			return err
 		}
+		time.Sleep(pause)
 	}
 }
 
