@@ -33,10 +33,7 @@ const (
 	inputBuffer   = 256 << 10
 )
 
-var (
-	errLingered = errors.New("something still holds the output")
-	errHangUp   = errors.New("the terminal is gone")
-)
+var errLingered = errors.New("something still holds the output")
 
 // outputError says that our own output failed.
 type outputError struct {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -117,7 +118,7 @@ func (e *Environment) Explain(err error) error {
 	}
 	switch {
 	case errors.Is(err, wire.ErrCut), errors.Is(err, env.ErrExpired):
-		if failed := e.failure(); failed != nil && !errors.Is(err, failed) {
+		if failed := e.failure(); failed != nil && !strings.Contains(err.Error(), failed.Error()) {
 			return fmt.Errorf("environment %s: %w: %w", e.spec, err, failed)
 		}
 		return fmt.Errorf("environment %s: %w", e.spec, err)

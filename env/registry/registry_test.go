@@ -142,8 +142,8 @@ func TestWhatIsNoProtocolIsShown(t *testing.T) {
 func TestHowAProgramEndedIsTold(t *testing.T) {
 	ended := errors.New("exit status 3, it said no licence")
 	err := openAndCall(t, Spec{Program: []string{"p"}, Spawn: play(t, ended, func(net.Conn) {})})
-	if !errors.Is(err, ended) {
-		t.Errorf("%v, want %v in it", err, ended)
+	if err == nil || strings.Count(err.Error(), ended.Error()) != 1 {
+		t.Errorf("%v, want %v in it once", err, ended)
 	}
 }
 
