@@ -178,11 +178,12 @@ type network struct {
 	tb      testing.TB
 	serving sync.WaitGroup
 
-	mu     sync.Mutex
-	server *Server
-	down   bool // dialling fails
-	dials  int
-	conns  []*wiretest.Faulty
+	mu      sync.Mutex
+	server  *Server
+	down    bool // dialling fails
+	stalled bool
+	dials   int
+	conns   []*wiretest.Faulty
 }
 
 func newNetwork(tb testing.TB, e env.Env, options ServerOptions) *network {
@@ -213,6 +214,7 @@ func (n *network) dial(context.Context) (net.Conn, error) {
 	}
 	near, far := wiretest.Pipe()
 	faulty := wiretest.NewFaulty(near)
+	faulty.Stall(n.stalled)
 	n.conns = append(n.conns, faulty)
 	server := n.server
 	n.serving.Go(func() {
@@ -242,6 +244,7 @@ func (n *network) up() {
 func (n *network) stall(stalled bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.stalled = stalled
 	for _, c := range n.conns {
 		c.Stall(stalled)
 	}
