@@ -19,12 +19,19 @@ func newBudget(limit int64) *budget { return &budget{limit: limit} }
 
 // take takes n bytes if they are there. With force it takes them anyway.
 func (b *budget) take(n int64, force bool) bool {
-	if used := b.used.Add(n); used > b.limit && !force {
-		b.give(n)
-		return false
+	for {
+		used := b.used.Load()
+		if used+n > b.limit && !force {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
 	}
-	return true
 }
+
+// has tells that n bytes could be taken just now.
+func (b *budget) has(n int64) bool { return b.used.Load()+n <= b.limit }
 
 func (b *budget) give(n int64) {
 	b.used.Add(-n)

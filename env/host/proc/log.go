@@ -103,20 +103,24 @@ func (l *outputLog) hasRoom() bool {
 	return !l.overBound()
 }
 
-// slabFor gives a stream a slab on this log's account, or nil when the budget has none. With force it always gives one.
+// slabFor gives a stream a slab on this log's account: a large one if wanted and there, else a small one, or nil
+// when the budget has none. With force it always gives one.
 func (l *outputLog) slabFor(large, force bool) *slab {
-	size := int64(smallSlab)
-	if large {
-		size = largeSlab
-	}
-	if !l.memory.take(size, force || l.slabs.Load()+size <= guaranteed) {
-		return nil
+	size := int64(largeSlab)
+	if !large || !l.memory.take(size, false) {
+		large, size = false, smallSlab
+		if !l.memory.take(size, force || l.mayExceed()) {
+			return nil
+		}
 	}
 	l.slabs.Add(size)
 	s := getSlab(large)
 	s.owner = l
 	return s
 }
+
+// mayExceed tells that the log has so little that the budget does not count.
+func (l *outputLog) mayExceed() bool { return l.slabs.Load()+smallSlab <= guaranteed }
 
 // publish appends the n bytes that were read into s.buf[at+wire.HeaderSize:] and returns the position behind
 // them. Small pieces join the segment before when nobody has taken that yet.
@@ -160,18 +164,16 @@ func (l *outputLog) wakeStreams() {
 }
 
 // makeRoom returns when a stream may append again, by waiting for the owner, spilling, or dropping, or tells
-// false when stop is closed first. need is the slab that could not be had, 0 if that was not the trouble.
-func (l *outputLog) makeRoom(stop <-chan struct{}, need int64) bool {
+// false when stop is closed first. needy says that a slab could not be had.
+func (l *outputLog) makeRoom(stop <-chan struct{}, needy bool) bool {
 	l.mu.Lock()
 	for {
 		over := l.overBound()
 		var given <-chan struct{}
-		if !over && need > 0 {
+		if !over && needy {
 			l.trim(0)
 			given = l.memory.wait()
-			if over = !l.memory.take(need, l.slabs.Load()+need <= guaranteed); !over {
-				l.memory.give(need)
-			}
+			over = !l.memory.has(smallSlab) && !l.mayExceed()
 		}
 		if !over {
 			l.full = false

@@ -78,30 +78,4 @@ func exit(t testing.TB, p env.Process) env.Exit {
 	return e
 }
 
-func TestFirst(t *testing.T) {
-	table := open(t, Options{})
-	p := run(t, table, sh("echo out; echo err >&2; exit 3"))
-	out, _ := all(t, p)
-	if e := exit(t, p); e.Code != 3 || e.Offset != 8 {
-		t.Errorf("exit %+v", e)
-	}
-	if len(out) != 8 {
-		t.Errorf("%q", out)
-	}
-	p = run(t, table, env.Command{Argv: []string{"stty", "size"}, Terminal: &env.Size{Rows: 41, Columns: 123}})
-	if out, _ := all(t, p); out != "41 123\r\n" {
-		t.Errorf("%q", out)
-	}
-	p = run(t, table, env.Command{Argv: []string{"cat"}, Stdin: true})
-	p.Write(context30(t), []byte("abc"))
-	p.CloseStdin(context30(t))
-	if out, _ := all(t, p); out != "abc" {
-		t.Errorf("%q", out)
-	}
-	p = run(t, table, sh("sleep 100 & sleep 100"))
-	if err := table.Terminate(context30(t), p.ID(), time.Second); err != nil {
-		t.Error(err)
-	}
-	t.Log(all(t, p))
-	t.Log(exit(t, p))
-}
+func tctx() context.Context { return context.Background() }

@@ -40,10 +40,11 @@ func newStream(log *outputLog, channel env.Channel, file *os.File) (*stream, err
 type readState int
 
 const (
-	readSome   readState = iota
-	readAgain            // nothing there now
-	readNoRoom           // the log is full, or there is no memory
-	readEnd              // nothing will come any more
+	readSome     readState = iota
+	readAgain              // nothing there now
+	readNoRoom             // the log is full
+	readNoMemory           // the budget has no slab
+	readEnd                // nothing will come any more
 )
 
 const (
@@ -55,8 +56,8 @@ const (
 // pump reads until every holder of the other end is gone, or stop is closed and the log is full, or the file is closed.
 func (s *stream) pump(stop <-chan struct{}) {
 	defer close(s.done)
-	need := int64(0)
-	for s.log.makeRoom(stop, need) {
+	needy := false
+	for s.log.makeRoom(stop, needy) {
 		var state readState
 		err := s.raw.Read(func(fd uintptr) bool {
 			for {
@@ -71,24 +72,11 @@ func (s *stream) pump(stop <-chan struct{}) {
 		if err != nil || state == readEnd {
 			break
 		}
-		need = s.needs()
+		needy = state == readNoMemory
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropSlab()
-}
-
-// needs is the slab that the next read has to get.
-func (s *stream) needs() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.slab != nil && len(s.slab.buf)-s.at >= minRoom:
-		return 0
-	case s.large:
-		return largeSlab
-	}
-	return smallSlab
 }
 
 func (s *stream) dropSlab() {
@@ -105,7 +93,7 @@ func (s *stream) read(fd int, force bool) (int, readState) {
 	}
 	if s.slab == nil {
 		if s.slab, s.at = s.log.slabFor(s.large, force), 0; s.slab == nil {
-			return 0, readNoRoom
+			return 0, readNoMemory
 		}
 	}
 	room := s.slab.buf[s.at+wire.HeaderSize:]
