@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,9 +33,9 @@ type upResult struct {
 }
 
 var longPattern = sync.OnceValue(func() []byte {
-	var b []byte
-	for i := 0; len(b) < 4<<20; i++ {
-		b = fmt.Appendf(b, "%07x\n", i)
+	b := make([]byte, 0, 4<<20)
+	for i := uint32(0); len(b) < cap(b); i++ {
+		b = binary.LittleEndian.AppendUint32(b, i)
 	}
 	return b
 })

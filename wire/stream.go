@@ -125,13 +125,14 @@ func (s *stream) serve(call *Call) {
 	defer cancel(nil)
 	call.onCut(cancel)
 	err := s.conn.dispatch(ctx, call)
-	if call.discard() {
-		s.y.Shrink()
-	}
+	bulk := call.discard()
 	if err != nil {
 		call.fail(err) //nolint:errcheck // it returns err
 	} else {
 		call.End(nil) //nolint:errcheck // a cut is the caller's to notice
+	}
+	if bulk { // last: it waits while a frame of this stream is under way
+		s.y.Shrink()
 	}
 }
 

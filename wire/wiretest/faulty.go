@@ -82,12 +82,7 @@ func (f *Faulty) waitLocked() {
 func (f *Faulty) allowed(n int, left *int64) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.stalled && !f.closed {
-		f.waiting++
-		f.changeLocked()
-		f.waitLocked()
-		f.waiting--
-	}
+	f.holdLocked()
 	switch {
 	case f.closed:
 		return 0, net.ErrClosed
@@ -101,6 +96,19 @@ func (f *Faulty) allowed(n int, left *int64) (int, error) {
 		n = int(min(int64(n), *left))
 	}
 	return n, nil
+}
+
+// holdLocked waits while the connection is stalled. f.mu is held.
+func (f *Faulty) holdLocked() {
+	if !f.stalled {
+		return
+	}
+	f.waiting++
+	f.changeLocked() // once: two who wait must not wake each other for ever
+	for f.stalled && !f.closed {
+		f.waitLocked()
+	}
+	f.waiting--
 }
 
 // passed counts n bytes, and cuts the connection when they were the last.
@@ -125,6 +133,9 @@ func (f *Faulty) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	n, err = f.Conn.Read(b[:n])
+	f.mu.Lock()
+	f.holdLocked() // what came while the network was stalled has not come yet
+	f.mu.Unlock()
 	f.passed(n, &f.read, &f.readCut)
 	return n, err
 }

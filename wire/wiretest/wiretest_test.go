@@ -44,7 +44,7 @@ func TestPipe(t *testing.T) {
 }
 
 func TestPipeDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		a, b := Pipe()
 		defer a.Close()
 		defer b.Close()
@@ -130,10 +130,16 @@ func TestFaulty(t *testing.T) {
 			_, err := f.Read(make([]byte, 1))
 			done <- err
 		}()
-		f.AwaitStalled(1)
+		go func() {
+			_, err := f.Write(make([]byte, 1))
+			done <- err
+		}()
+		f.AwaitStalled(2)
 		f.Close()
-		if err := <-done; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("read after Close: %v", err)
+		for range 2 {
+			if err := <-done; !errors.Is(err, net.ErrClosed) {
+				t.Errorf("a stalled call after Close: %v", err)
+			}
 		}
 	})
 }
