@@ -28,14 +28,13 @@ func table(t *testing.T, heading string) (rows [][]string) {
 		t.Fatalf("PROTOCOL.md has no heading %q", heading)
 	}
 	for line := range strings.Lines(section) {
-		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "|") {
+		if !strings.HasPrefix(line, "|") { // the bit picture's lines begin with a space
 			if rows != nil {
 				break
 			}
 			continue
 		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 		for i, cell := range cells {
 			cells[i] = strings.Trim(strings.TrimSpace(cell), "`")
 		}
