@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"waldo/env"
 	"waldo/env/host/proc"
@@ -35,7 +35,6 @@ type Host struct {
 	info    env.Info
 	closing context.Context
 	close   context.CancelFunc
-	grace   time.Duration
 }
 
 var _ env.Env = (*Host)(nil)
@@ -48,9 +47,12 @@ func New(o Options) (*Host, error) {
 	}
 	p := o.Processes
 	p.Directory = directory
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
 	p.Environment = childEnvironment(o.Environ)
 	p.Logger = cmp.Or(p.Logger, o.Logger, slog.Default())
-	h := &Host{Table: proc.New(p), info: info, grace: cmp.Or(p.Grace, 5*time.Second)}
+	h := &Host{Table: proc.New(p), info: info}
 	h.info.Abilities = append(h.Abilities(), env.AbilityDial)
 	h.closing, h.close = context.WithCancel(context.Background())
 	return h, nil

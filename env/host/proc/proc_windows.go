@@ -35,7 +35,7 @@ func (*child) left()                 {}
 func (*child) close()                {}
 func (*child) resize(env.Size) error { return errors.ErrUnsupported }
 
-type stream struct{}
+type stream struct{ done chan struct{} }
 
 func (*stream) pump(<-chan struct{}) {}
 func (*stream) drain()               {}

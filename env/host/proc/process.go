@@ -50,16 +50,9 @@ type exitStatus struct {
 // watch follows the process to its end.
 func (p *process) watch() {
 	defer p.table.running.Done()
-	pumps := make(chan struct{})
-	go func() { // two pumps at most: one may block on a full log while the other goes on
-		defer close(pumps)
-		var group sync.WaitGroup
-		for _, s := range p.child.streams {
-			group.Go(func() { s.pump(p.abandon) })
-		}
-		group.Wait()
-	}()
-
+	for _, s := range p.child.streams {
+		go s.pump(p.abandon)
+	}
 	status := p.child.wait()
 	for _, s := range p.child.streams {
 		s.drain()
@@ -79,11 +72,13 @@ func (p *process) watch() {
 	close(p.exited)
 	p.child.left()
 
-	select {
-	case <-pumps:
-	case <-p.abandon:
-		p.child.close()
-		<-pumps
+	for _, s := range p.child.streams {
+		select {
+		case <-s.done:
+		case <-p.abandon:
+			p.child.close()
+			<-s.done
+		}
 	}
 	p.child.close() // so that whoever sees the end finds nothing to write to any more
 	p.log.finish()

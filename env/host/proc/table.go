@@ -364,7 +364,7 @@ func (t *Table) Close(ctx context.Context) error {
 }
 
 // closePatience is how long Close waits beyond the grace: a killed process may take its time in the kernel.
-const closePatience = 5 * time.Second
+const closePatience = 15 * time.Second
 
 // shutDown is the work of the first Close.
 func (t *Table) shutDown(ctx context.Context) {

@@ -35,6 +35,7 @@ func init() {
 	os.Exit(0)
 }
 
+// zombies counts the children of this program that have ended and that nobody has waited for.
 func zombies(t testing.TB) (n int) {
 	t.Helper()
 	for _, stat := range theProcesses.now() {
@@ -306,5 +307,35 @@ func TestCgroupsAreRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("its cgroup outlives the table")
+	}
+}
+
+// The control files of a cgroup, in a directory of our own, since few machines let the limits be tried.
+func TestCgroupLimits(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{"memory.max": "", "pids.max": "", "memory.events": "low 0\noom_kill 2\n", "cgroup.events": "populated 1\nfrozen 0\n", "cpu.stat": "usage_usec 1500000\nuser_usec 1\n"}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &cgroup{dir: dir, fd: -1, base: time.Second}
+	if err := c.limit(env.Limits{Memory: 1 << 20, Processes: 7}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"memory.max": "1048576", "pids.max": "7"} {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); string(b) != want || err != nil {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	cpu, ok := c.cpu()
+	if !c.outOfMemory() || !c.populated() || cpu != 500*time.Millisecond || !ok {
+		t.Errorf("out of memory %v, populated %v, cpu %v", c.outOfMemory(), c.populated(), cpu)
+	}
+	if err := os.Remove(filepath.Join(dir, "memory.max")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.limit(env.Limits{Memory: 1}); err == nil {
+		t.Error("a limit that was not set is no error")
 	}
 }
