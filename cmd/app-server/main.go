@@ -17,13 +17,17 @@ const programName = "app-server"
 
 // The exit codes that are ours.
 const (
-	codeFailure     = 1   // of a command that runs nothing
-	codeOurFailure  = 125 // of a command that runs something, when it is not that which failed
-	codeNoStart     = 126 // found, but it cannot be started
-	codeNotFound    = 127
-	codeSignalled   = 128 // and the number of the signal
-	codeBrokenPipe  = codeSignalled + 13
-	codeOutOfRange  = 255 // for a code that the system here cannot return
+	codeFailure    = 1   // of a command that runs nothing
+	codeOurFailure = 125 // of a command that runs something, when it is not that which failed
+	codeNoStart    = 126 // found, but it cannot be started
+	codeNotFound   = 127
+	codeSignalled  = 128 // and the number of the signal
+	codeBrokenPipe = codeSignalled + 13
+	codeOutOfRange = 255 // for a code that the system here cannot return
+)
+
+// The annotation of the commands whose exit code is that of what they run.
+const (
 	runsSomething   = "runs-something"
 	annotationValue = "true"
 )
