@@ -524,8 +524,12 @@ func (c *Call) TryReceive() (event Event, ok bool, err error) {
 // ackWithin is the time within which bytes that were taken are told even if they are few.
 const ackWithin = 100 * time.Millisecond
 
-// Took gives a DataEvent's bytes back and tells the peer, at once or soon, how much has been taken.
+// Took gives a DataEvent's bytes back and tells the peer, at once or soon, how much has been taken. Other events have
+// nothing to give back.
 func (c *Call) Took(event Event) {
+	if event.Kind != DataEvent {
+		return
+	}
 	n := len(event.Data)
 	putBuffer(event.Data)
 	c.mu.Lock()
