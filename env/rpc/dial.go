@@ -56,7 +56,7 @@ func serveDial(ctx context.Context, s *session, call *wire.Call) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { conn.Close() })() // frees who reads and who writes
+	context.AfterFunc(ctx, func() { conn.Close() }) // frees who reads and who writes
 
 	read := make(chan error, 1)
 	tasks.Go(func() {

@@ -18,8 +18,11 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// TestSuiteOnFaultyNetwork: so is one behind a network that delays and cuts.
+// TestSuiteOnFaultyNetwork: so is one behind a network that delays and cuts. It takes long.
 func TestSuiteOnFaultyNetwork(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("it takes minutes under the race detector")
+	}
 	t.Parallel()
 	envtest.Run(t, func(t *testing.T) env.Env {
 		r := newRig(t, ServerOptions{})
