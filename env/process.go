@@ -80,7 +80,8 @@ type Signal string
 
 // Attach says how to attach.
 type Attach struct {
-	// From is the first output offset wanted. -1 is the oldest byte that is still kept. What is no longer kept is told as lost.
+	// From is the first output offset wanted. -1 is the oldest byte that is still kept, or, if output was dropped
+	// right before it that no owner was handed, the start of that. What is no longer kept is told as lost.
 	From int64
 	// Watch attaches as a watcher, who paces nothing and may not write. Otherwise the caller becomes the
 	// owner if there is no owner, or if Take is set.

@@ -154,6 +154,22 @@ var reportedTests = []test{
 			r.Errorf("listed as %+v", info)
 		}
 	}},
+	{"what was dropped before anyone came is told", func(r *rig) {
+		const size = 64 << 20
+		c := sh(fmt.Sprintf("read x; head -c %d /dev/zero; echo END", size))
+		c.Stdin, c.Delivery = true, env.Latest
+		p := r.start(c)
+		if _, err := p.Write(r.ctx, []byte("\n")); err != nil {
+			r.Fatal(err)
+		}
+		r.wantExit(p, 0)
+		for _, how := range []env.Attach{{From: -1, Watch: true}, {From: -1, Take: true}} {
+			again := r.attach(p.ID(), how)
+			if o := r.read(again); o.start != 0 || o.lost == 0 || int64(len(o.all))+o.lost != size+4 || !strings.HasSuffix(o.all, "END\n") {
+				r.Errorf("from %d on %d bytes, and %d lost, of %d", o.start, len(o.all), o.lost, size+4)
+			}
+		}
+	}},
 	{"calls on what is not there", func(r *rig) {
 		p := r.start(sh("exit 0"))
 		r.wantExit(p, 0)

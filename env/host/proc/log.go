@@ -50,6 +50,8 @@ type outputLog struct {
 	handed   int64  // what the owner was handed, at least acked
 	owned    bool   // an owner is attached
 	dropped  int64  // bytes that were lost before an owner was handed them
+	lostFrom int64  // the last stretch of those, from here …
+	lostTo   int64  // … up to here
 	spill    spill
 	full     bool // a stream waits for room, or output is dropped for want of it
 	finished bool // no more will come
@@ -223,8 +225,13 @@ func (l *outputLog) dropOldest() bool {
 	default:
 		return false
 	}
-	if lost := l.start() - max(from, l.handed); lost > 0 { // what the owner has in hand is not lost to him
-		l.dropped += lost
+	from, to := max(from, l.handed), l.start() // what the owner has in hand is not lost to him
+	if to > from {
+		l.dropped += to - from
+		if from != l.lostTo {
+			l.lostFrom = from
+		}
+		l.lostTo = to
 	}
 	l.acked = max(l.acked, l.start())
 	l.handed = max(l.handed, l.acked)
@@ -346,13 +353,15 @@ type cursor struct {
 	spilled spillCursor
 }
 
-// newCursor returns a cursor at offset, -1 for the oldest byte kept.
+// newCursor returns a cursor at offset, -1 for the oldest byte kept, or for what was lost right before that.
 func (l *outputLog) newCursor(offset int64) (*cursor, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case offset == -1:
-		offset = l.start()
+		if offset = l.start(); offset == l.lostTo {
+			offset = l.lostFrom
+		}
 	case offset < -1 || offset > l.end:
 		return nil, fmt.Errorf("%w: output offset %d: the process has written %d bytes so far", env.ErrInvalid, offset, l.end)
 	}
