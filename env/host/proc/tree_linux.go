@@ -65,6 +65,10 @@ func (t *tree) leaveCgroup(err error, attr *syscall.ProcAttr) bool {
 	}
 	switch err {
 	case unix.ENOSYS, unix.EBUSY, unix.EOPNOTSUPP, unix.ENODEV, unix.EINVAL, unix.EBADF:
+	case unix.ENOENT: // of a program that is not there, or of a cgroup that somebody has removed
+		if unix.Access(t.cgroup.dir, unix.F_OK) != unix.ENOENT {
+			return false
+		}
 	default:
 		return false
 	}
