@@ -140,6 +140,10 @@ var endTests = []test{
 		if exit := r.exit(p); !strings.Contains(exit.Reason, "100ms") {
 			r.Errorf("exit %+v does not tell the limit", exit)
 		}
+		dir := r.tempDir() // it bounds the tree, not just the leader
+		c.Argv[2] = fmt.Sprintf("(trap '' TERM; sh -c 'echo $$ >%s/t; mv %s/t %s/0; exec sleep 1000' >/dev/null 2>&1) & exit 0", dir, dir, dir)
+		r.wantExit(r.start(c), 0)
+		r.gone(r.pids(dir, 1))
 		c.Argv = []string{"true"}
 		c.Limits.WallClock = time.Hour
 		if exit := r.exit(r.start(c)); exit.Reason != "" || exit.Code != 0 {

@@ -65,9 +65,6 @@ func (p *process) watch() {
 	}
 	p.ended = time.Now()
 	p.exit = env.Exit{Code: status.code, Signal: status.signal, Offset: offset, Reason: p.reason}
-	if p.timer != nil {
-		p.timer.Stop()
-	}
 	p.mu.Unlock()
 	close(p.exited)
 	p.child.left()
@@ -83,6 +80,7 @@ func (p *process) watch() {
 	p.child.close() // so that whoever sees the end finds nothing to write to any more
 	p.log.finish()
 	close(p.closed)
+	p.stopTimer()
 	p.table.finished(p)
 }
 
@@ -93,6 +91,15 @@ func (p *process) giveUp() {
 	if !p.abandoned {
 		p.abandoned = true
 		close(p.abandon)
+	}
+}
+
+// stopTimer stops the wall clock, unless something of the tree still runs and is bound by it.
+func (p *process) stopTimer() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil && !p.child.tree.alive() {
+		p.timer.Stop()
 	}
 }
 

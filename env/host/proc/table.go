@@ -302,6 +302,11 @@ func (t *Table) drop(p *process) {
 		delete(t.entries, p.id)
 	}
 	t.mu.Unlock()
+	p.mu.Lock()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Unlock()
 	p.log.discard()
 	p.child.tree.close()
 }
