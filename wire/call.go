@@ -123,7 +123,7 @@ func (c *Call) result(ctx context.Context, method string, result any) error {
 			if result == nil {
 				return nil
 			}
-			if err := json.Unmarshal(event.Data, result); err != nil {
+			if err := decode(event.Data, result); err != nil {
 				return fmt.Errorf("result of %s: %w", method, err)
 			}
 			return nil
@@ -201,7 +201,7 @@ func (c *Call) Params(v any) error {
 	if len(c.params) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(c.params, v); err != nil {
+	if err := decode(c.params, v); err != nil {
 		return fmt.Errorf("%w: parameters of %s: %w", Invalid, c.method, err)
 	}
 	return nil

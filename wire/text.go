@@ -1,8 +1,12 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -62,4 +66,44 @@ func convert[To, From ~string](in []From) []To {
 		out[i] = To(s)
 	}
 	return out
+}
+
+var errNotText = errors.New(`a string is not UTF-8; such bytes go as {"b64": …}`)
+
+// decode decodes JSON from the other end. encoding/json would replace what is no text without a word, so that one
+// name would become another.
+func decode(data []byte, v any) error {
+	if !utf8.Valid(data) || hasLoneSurrogate(data) {
+		return errNotText
+	}
+	return json.Unmarshal(data, v)
+}
+
+// hasLoneSurrogate finds an escape \uD800 to \uDFFF that is not half of a pair.
+func hasLoneSurrogate(data []byte) bool {
+	unit := func(escape []byte) rune { // -1 if it is none
+		if len(escape) < 6 || escape[0] != '\\' || escape[1] != 'u' {
+			return -1
+		}
+		n, err := strconv.ParseUint(string(escape[2:6]), 16, 16)
+		if err != nil {
+			return -1
+		}
+		return rune(n)
+	}
+	for {
+		i := bytes.IndexByte(data, '\\')
+		if i < 0 {
+			return false
+		}
+		data = data[i:]
+		length := min(2, len(data))
+		if first := unit(data); utf16.IsSurrogate(first) {
+			if utf16.DecodeRune(first, unit(data[6:])) == utf8.RuneError {
+				return true
+			}
+			length = 12
+		}
+		data = data[length:]
+	}
 }
