@@ -41,6 +41,7 @@ type rig struct {
 
 func newRig(tb testing.TB, options ServerOptions) *rig {
 	tb.Helper()
+	realTime.Store(true)
 	machine, err := host.New(host.Options{Environ: os.Environ(), Directory: tb.TempDir(), Processes: proc.Options{Grace: time.Second}})
 	if err != nil {
 		tb.Fatal(err)
@@ -263,4 +264,51 @@ func TestInputSurvivesCuts(t *testing.T) {
 	if got, _, _ := strings.Cut(output, " "); got != want {
 		t.Errorf("sum %q, want %s", output, want)
 	}
+}
+
+// A slow link that is busy is no dead link.
+func TestSlowLink(t *testing.T) {
+	const rate = 128 << 10 // 1 Mbit/s
+	t.Run("down", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, ServerOptions{})
+		r.proxy.SetRate(rate)
+		client := r.dial(t, ClientOptions{})
+		const size = 6 * rate
+		path, want := random(t, size)
+		p, err := client.Start(t.Context(), env.Command{Argv: []string{"cat", path}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest := sha256.Sum256([]byte(collect(t, p)[env.Stdout]))
+		if got := hex.EncodeToString(digest[:]); got != want {
+			t.Errorf("sum %s, want %s", got, want)
+		}
+		if n := r.proxy.Accepted(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+	t.Run("up", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, ServerOptions{})
+		r.proxy.SetRate(rate)
+		client := r.dial(t, ClientOptions{})
+		data := slices.Repeat([]byte("0123456789abcdef"), 10*rate/16)
+		p, err := client.Start(t.Context(), env.Command{Argv: []string{"wc", "-c"}, Stdin: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Write(t.Context(), data); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.CloseStdin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSpace(collect(t, p)[env.Stdout]); got != "1310720" {
+			t.Errorf("counted %s", got)
+		}
+		if n := r.proxy.Accepted(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
 }
