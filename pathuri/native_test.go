@@ -13,7 +13,7 @@ func TestFromNative(t *testing.T) {
 	}{
 		{Posix, "/", "file:///", ""},
 		{Posix, "/home/me", "file:///home/me", ""},
-		{Posix, "//srv/share", "file:///srv/share", "/srv/share"}, // case 57
+		{Posix, "//srv/share", "file:///srv/share", "/srv/share"},
 		{Posix, "/a/", "file:///a", "/a"},
 		{Posix, "/a/./b/../../../c//d", "file:///c/d", "/c/d"},
 		{Posix, `/a\b`, "file:///a%5Cb", ""},
@@ -30,7 +30,7 @@ func TestFromNative(t *testing.T) {
 		{Posix, "~/a", refused, ""},
 		{Posix, `C:\x`, refused, ""},
 		{Posix, "file:///a", refused, ""},
-		{Posix, "/a\x00b", refused, ""}, // case 103
+		{Posix, "/a\x00b", refused, ""},
 		{0, "/a", refused, ""},
 
 		{Windows, `C:\`, "file:///C:/", ""},
@@ -40,14 +40,14 @@ func TestFromNative(t *testing.T) {
 		{Windows, `C:\a#b%20é+~`, "file:///C:/a%23b%2520%C3%A9+~", ""},
 		{Windows, `C:\ a`, "file:///C:/%20a", ""},
 		{Windows, "C:\\a\x7f", "file:///C:/a%7F", ""},
-		{Windows, `\\srv\share\a b`, "file://srv/share/a%20b", ""}, // case 57
+		{Windows, `\\srv\share\a b`, "file://srv/share/a%20b", ""},
 		{Windows, `//SRV/Share/a`, "file://srv/Share/a", `\\srv\Share\a`},
 		{Windows, `\\srv\share`, "file://srv/share", `\\srv\share\`},
 		{Windows, `\\srv\\share\..\x`, "file://srv/share/x", `\\srv\share\x`},
 		{Windows, `\\wsl$\Ubuntu\home`, "file://wsl$/Ubuntu/home", ""},
-		{Windows, `\\?\UNC\srv\share\a`, "file://srv/share/a", `\\srv\share\a`}, // case 57
+		{Windows, `\\?\UNC\srv\share\a`, "file://srv/share/a", `\\srv\share\a`},
 		{Windows, `\\?\unc\srv\share\`, "file://srv/share", `\\srv\share\`},
-		{Windows, `\\?\C:\x`, "file:///C:/x", `C:\x`}, // case 57
+		{Windows, `\\?\C:\x`, "file:///C:/x", `C:\x`},
 		{Windows, `\\?\c:\x\`, "file:///C:/x", `C:\x`},
 		{Windows, `\\?\C:\`, "file:///C:/", `C:\`},
 		{Windows, `//?/C:/x`, "file:///C:/x", `C:\x`},
@@ -166,7 +166,7 @@ func TestNativeFor(t *testing.T) {
 		{"file:///x", 0, true},
 		{"file:///C:/x", Windows, false},
 		{"file:///C:/x", Posix, true},
-		{"file://srv/share/x", Posix, true}, // case 57
+		{"file://srv/share/x", Posix, true},
 		{"file:///%00/bad/path/L2M6L3g", Posix, false},
 		{"file:///%00/bad/path/L2M6L3g", Windows, true},
 		{"file:///%00/bad/path/YQ", Posix, true},
@@ -189,8 +189,8 @@ func TestNativeFor(t *testing.T) {
 	}
 }
 
-// Case 155: people never see /c:/x for a Windows path.
-func TestCase155Display(t *testing.T) {
+// People never see /c:/x for a Windows path.
+func TestDisplayIsNative(t *testing.T) {
 	for in, want := range map[string]string{
 		"file:///c:/w":            `C:\w`,
 		"file:///C%3A/w/a%20b":    `C:\w\a b`,

@@ -176,8 +176,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Case 4: all spellings of a drive path are one URI, equal as map keys, and never a POSIX path.
-func TestCase4DriveSpellings(t *testing.T) {
+// All spellings of a drive path are one URI, equal as map keys, and never a POSIX path.
+func TestDriveSpellings(t *testing.T) {
 	keys := map[URI]bool{}
 	for _, in := range []string{"file:///c%3A/x", "file:///C:/x", "file:///C%3a/x", "FILE:///c:/x", "file:/c:/x"} {
 		u := parsed(t, in)
@@ -198,8 +198,8 @@ func TestCase4DriveSpellings(t *testing.T) {
 	}
 }
 
-// Case 81: what is no path URI is refused with the reason, and what helps is named.
-func TestCase81Reasons(t *testing.T) {
+// What is no path URI is refused with the reason, and what helps is named.
+func TestReasons(t *testing.T) {
 	tests := []struct{ in, reason string }{
 		{"file://C:/x", "want file:///C:/"},
 		{`C:\x`, "Windows path"},

@@ -71,7 +71,7 @@ func TestRequests(t *testing.T) {
 		{"upgrade without a token", "GET /mux", []string{"Host: " + here, upgrade}, 401},
 		{"no upgrade", "GET /mux", []string{"Host: " + here, right}, 426},
 
-		// Case 23 of the reports: browsers' pages, and names that were pointed here.
+		// Browsers' pages, and names that were pointed here.
 		{"name that starts like ours", "GET /mux", []string{"Host: " + here, right, upgrade, "Origin: http://localhost.evil.test"}, 403},
 		{"name that ends like ours", "GET /mux", []string{"Host: " + here, right, upgrade, "Origin: http://evil-localhost"}, 403},
 		{"name that starts like our address", "GET /mux", []string{"Host: " + here, right, upgrade, "Origin: http://127.0.0.1.evil.test"}, 403},
