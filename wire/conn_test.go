@@ -332,14 +332,15 @@ func TestLiveness(t *testing.T) {
 			<-time.After(d)
 			synctest.Wait()
 		}
-		// Nothing is said for a while, then each end asks once, and is answered.
+		// Nothing is said for a while, then an end asks, and is answered.
 		_, before := clientEnd.Count()
 		wait(pingAfter - time.Millisecond)
 		if _, n := clientEnd.Count(); n != before {
 			t.Errorf("%d bytes were written too early", n-before)
 		}
 		wait(2 * time.Millisecond)
-		if _, n := clientEnd.Count(); n != before+2*yamuxHeader || client.Silence() > 2*time.Millisecond {
+		// A ping, or the answer to the other end's, or both.
+		if _, n := clientEnd.Count(); n == before || n > before+2*yamuxHeader || client.Silence() > 2*time.Millisecond {
 			t.Errorf("%d bytes were written, silence is %v", n-before, client.Silence())
 		}
 		// That keeps it alive.
