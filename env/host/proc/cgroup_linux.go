@@ -23,7 +23,8 @@ import (
 type cgroups struct {
 	mu     sync.Mutex
 	tried  bool
-	dir    string // "" where there are none
+	dir    string   // "" where there are none
+	alive  *os.File // dir, locked as a sign that it is in use
 	made   int
 	free   []*cgroup
 	strays []*cgroup // given back with something still in them
@@ -84,7 +85,9 @@ func (g *cgroups) get(limits env.Limits) (*cgroup, error) {
 func (g *cgroups) begin() {
 	if !g.tried {
 		g.tried = true
-		g.dir = makeBase()
+		if g.dir = makeBase(); g.dir != "" {
+			g.alive, _ = lockBase(g.dir) //nolint:errcheck // without, it goes by the number
+		}
 	}
 }
 
@@ -145,17 +148,23 @@ func (g *cgroups) disable() {
 	for _, c := range free {
 		c.remove() //nolint:errcheck // empty
 	}
-	g.dir = ""
+	if g.alive != nil {
+		g.alive.Close() //nolint:errcheck // only a lock
+	}
+	g.dir, g.alive = "", nil
 }
 
 // close ends whatever is left in them, and removes them.
 func (g *cgroups) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	dir := g.dir
-	g.tried, g.dir = true, ""
+	dir, alive := g.dir, g.alive
+	g.tried, g.dir, g.alive = true, "", nil
 	if dir == "" {
 		return
+	}
+	if alive != nil {
+		defer alive.Close() //nolint:errcheck // only a lock
 	}
 	writeControl(dir, "cgroup.kill", "1") //nolint:errcheck // the removal tells
 	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
@@ -307,13 +316,31 @@ func makeBase() string {
 	return dir
 }
 
-// removeStale removes what servers left behind that were killed.
+// lockBase takes the lock that the server holds for as long as it lives.
+func lockBase(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close() //nolint:errcheck // the error before is told
+		return nil, err
+	}
+	return f, nil
+}
+
+// removeStale removes what servers left behind that were killed. That nobody has the number in its name tells little:
+// a server in another container, or in this one's parent, counts its processes apart.
 func removeStale(own string) {
 	stale, _ := filepath.Glob(filepath.Join(own, basePrefix+"*")) //nolint:errcheck // a good pattern
 	for _, dir := range stale {
 		text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), basePrefix), "-")
-		if pid, err := strconv.Atoi(text); err == nil && unix.Kill(pid, 0) == unix.ESRCH {
+		if pid, err := strconv.Atoi(text); err != nil || unix.Kill(pid, 0) != unix.ESRCH {
+			continue
+		}
+		if alive, err := lockBase(dir); err == nil {
 			(&cgroup{dir: dir, fd: -1}).remove() //nolint:errcheck // what still runs in it is not ours to end
+			alive.Close()                        //nolint:errcheck // only a lock
 		}
 	}
 }
