@@ -78,7 +78,7 @@ func (c *Conn) hello(ctx context.Context, call *Call) error {
 	}
 	welcome.Version = version
 	c.transport.admit()
-	call.End(welcome) //nolint:errcheck // it has been accepted; a cut is noticed by the reader
+	call.End(welcome)  //nolint:errcheck // it has been accepted; a cut is noticed by the reader
 	c.settleHello(nil) // only now, so that it is the first answer
 	return nil
 }
