@@ -248,9 +248,17 @@ func withShutdown(ctx context.Context, log *slog.Logger) (context.Context, conte
 			end(fmt.Errorf("signal %v", sig))
 		case <-ctx.Done():
 		}
-		select {
-		case <-signals:
-		case <-time.After(shutdownWithin):
+		// timeout(1) and some supervisors send the one signal to the process and to its group.
+		patience := time.After(shutdownWithin)
+		for began := time.Now(); ; {
+			select {
+			case <-signals:
+				if time.Since(began) < time.Second {
+					continue
+				}
+			case <-patience:
+			}
+			break
 		}
 		fmt.Fprintf(os.Stderr, "%s: ended without waiting for everything\n", programName)
 		os.Exit(1)
