@@ -57,7 +57,14 @@ func newLink(ctx context.Context, options ClientOptions) (*link, error) {
 	}
 	l.conn = conn
 	l.tasks.Go(func() {
-		if err := answer(l.ctx); err != nil {
+		err := answer(l.ctx)
+		if errors.Is(err, errHeard) { // and lost: calls may have been answered already
+			conn.Close() //nolint:errcheck // a client's connection has no handlers to wait for
+			if conn, err = l.attempt(l.ctx); err == nil {
+				l.publish(conn)
+			}
+		}
+		if err != nil {
 			l.cancel(err)
 		}
 		close(l.greeted)
@@ -82,6 +89,7 @@ func (l *link) connect(ctx context.Context) (conn *wire.Conn, answer func(contex
 	if conn, err = wire.Client(nc); err != nil {
 		return nil, nil, err
 	}
+	quiet := conn.LastReceived()
 	stop := context.AfterFunc(ctx, func() { nc.Close() }) // frees a write that the network has stalled
 	defer stop()
 	l.mu.Lock()
@@ -102,6 +110,9 @@ func (l *link) connect(ctx context.Context) (conn *wire.Conn, answer func(contex
 	}
 	return conn, func(ctx context.Context) error {
 		welcome, err := hello(ctx)
+		if errors.Is(err, wire.ErrCut) && conn.LastReceived() != quiet {
+			return fmt.Errorf("%w: %w", errHeard, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -111,6 +122,9 @@ func (l *link) connect(ctx context.Context) (conn *wire.Conn, answer func(contex
 		return nil
 	}, nil
 }
+
+// errHeard says of a connection that was cut before HELLO was answered that the other end had spoken.
+var errHeard = errors.New("cut while greeting")
 
 // ready waits for the answer to the first HELLO.
 func (l *link) ready(ctx context.Context) error {
