@@ -120,6 +120,15 @@ func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
 // Err is nil while the connection lives.
 func (c *Conn) Err() error { return context.Cause(c.ctx) }
 
+// lost is Err as the calls show it: always an ErrCut.
+func (c *Conn) lost() error {
+	cause := c.Err()
+	if cause == nil || errors.Is(cause, ErrCut) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", ErrCut, cause)
+}
+
 // Silence is how long no byte has come.
 func (c *Conn) Silence() time.Duration { return time.Since(c.transport.lastReceived()) }
 
@@ -161,8 +170,9 @@ func (c *Conn) end(cause error) {
 	c.closed, c.idle = true, nil
 	c.cancel(cause)
 	// Every stream before the session: a Read in yamux spins while its session is closing, unless a deadline ends it.
+	// Their readers first take what has come.
 	for s := range c.streams {
-		s.cut(ErrCut)
+		s.wake()
 	}
 	c.tasks.Go(func() { c.session.Close() })
 	go func() {

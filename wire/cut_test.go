@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"testing"
 
 	"waldo/wire/wiretest"
@@ -145,5 +146,39 @@ func TestCutAtEveryByte(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What came before a cut counts, on every stream: of two calls one behind the other, the first is not lost if the
+// second was answered.
+func TestNothingThatCameIsLost(t *testing.T) {
+	run := func(n int64) (read int64) {
+		a, b := wiretest.Pipe()
+		faulty := wiretest.NewFaulty(a)
+		faulty.CutRead(n)
+		client, server := serve(t, faulty, b, acceptAll, methods(nil))
+		defer server.Close()
+		defer client.Close()
+		answer, err := client.Hello(Hello{})
+		if err != nil {
+			return 0
+		}
+		var calls sync.WaitGroup
+		var second error
+		calls.Go(func() {
+			second = client.Do(t.Context(), Request{Method: echoMethod, Params: "x"}, nil)
+		})
+		_, first := answer(t.Context())
+		calls.Wait()
+		if second == nil && first != nil {
+			t.Errorf("cut after %d bytes: HELLO got %v, the call behind it an answer", n, first)
+		}
+		read, _ = faulty.Count()
+		return read
+	}
+	for n := range run(-1) {
+		for range 5 {
+			run(n)
+		}
 	}
 }

@@ -58,10 +58,15 @@ func (s *stream) frame(f frame) error {
 	s.mu.Lock()
 	call, dead := s.call, s.dead
 	s.mu.Unlock()
-	if dead != nil { // yamux looks at its deadline only when it has nothing to read
+	// yamux looks at its deadline only when it has nothing to read. What came before the connection was lost still
+	// counts; what a call gets that this end has given up does not.
+	if dead != nil && !errors.Is(dead, ErrCut) {
 		return dead
 	}
 	if f.kind == kindHead && s.conn.handler != nil {
+		if s.conn.Err() != nil {
+			return ErrCut
+		}
 		if call != nil && !call.over() {
 			return fmt.Errorf("%w: HEAD in the middle of a call", errProtocol)
 		}
@@ -157,19 +162,19 @@ func (s *stream) cut(err error) {
 	s.dead = err
 	call := s.call
 	s.mu.Unlock()
-	// Both wake whoever waits inside yamux; neither waits itself.
-	s.y.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // never fails
-	s.y.SetReadDeadline(time.Unix(1, 0))  //nolint:errcheck // never fails
+	s.wake()
 	if call != nil {
-		if cause := s.conn.Err(); cause != nil && errors.Is(err, ErrCut) {
-			if errors.Is(cause, ErrCut) {
-				err = cause
-			} else {
-				err = fmt.Errorf("%w: %w", ErrCut, cause)
-			}
+		if lost := s.conn.lost(); lost != nil && errors.Is(err, ErrCut) {
+			err = lost
 		}
 		call.cutBy(err)
 	}
+}
+
+// wake ends what waits inside yamux: a read once it has nothing more to read, a write. It does not wait itself.
+func (s *stream) wake() {
+	s.y.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // never fails
+	s.y.SetReadDeadline(time.Unix(1, 0))  //nolint:errcheck // never fails
 }
 
 // write sends whole frames. Any error is final for the stream.
@@ -185,6 +190,11 @@ func (s *stream) writeLocked(b []byte) error {
 	s.mu.Unlock()
 	if dead != nil {
 		return dead
+	}
+	// What a handler makes of its connection's end must not reach the peer as the END of the call.
+	if err := s.conn.lost(); err != nil {
+		s.cut(err)
+		return err
 	}
 	if _, err := s.y.Write(b); err != nil {
 		err = fmt.Errorf("%w: %w", ErrCut, err)
