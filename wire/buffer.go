@@ -9,11 +9,13 @@ const (
 	// mediumBuffer is what a terminal and many pipes give at once. A queue of such payloads holds an eighth of what
 	// it would with large buffers alone.
 	mediumBuffer = HeaderSize + 4<<10
+	farBuffer    = HeaderSize + farData
 	largeBuffer  = HeaderSize + MaxData
 )
 
 var (
 	mediumBuffers = sync.Pool{New: func() any { return new([mediumBuffer]byte) }}
+	farBuffers    = sync.Pool{New: func() any { return new([farBuffer]byte) }}
 	largeBuffers  = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 )
 
@@ -24,6 +26,8 @@ func getBuffer(n int) []byte {
 		return make([]byte, n)
 	case n <= mediumBuffer:
 		return mediumBuffers.Get().(*[mediumBuffer]byte)[:n]
+	case n <= farBuffer:
+		return farBuffers.Get().(*[farBuffer]byte)[:n]
 	}
 	return largeBuffers.Get().(*[largeBuffer]byte)[:n]
 }
@@ -32,6 +36,8 @@ func putBuffer(b []byte) {
 	switch cap(b) {
 	case mediumBuffer:
 		mediumBuffers.Put((*[mediumBuffer]byte)(b[:mediumBuffer]))
+	case farBuffer:
+		farBuffers.Put((*[farBuffer]byte)(b[:farBuffer]))
 	case largeBuffer:
 		largeBuffers.Put((*[largeBuffer]byte)(b[:largeBuffer]))
 	}

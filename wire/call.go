@@ -148,6 +148,7 @@ func (c *Conn) Hello(hello Hello) (answer func(context.Context) (Welcome, error)
 		if _, err := negotiate([2]int{MinVersion, MaxVersion}, [2]int{welcome.Version, welcome.Version}); err != nil {
 			return Welcome{}, err
 		}
+		c.Ping() // tells how far the peer is
 		return welcome, nil
 	}, nil
 }
@@ -268,11 +269,11 @@ func (c *Call) write(b []byte) error {
 // Send sends bytes on a channel, waiting for credit. Concurrent calls of Send are not allowed.
 func (c *Call) Send(ctx context.Context, channel Channel, p []byte) error {
 	for len(p) > 0 {
-		n := min(len(p), MaxData)
+		n := min(len(p), c.stream.conn.dataSize())
 		framed := getBuffer(HeaderSize + n)
 		PutDataHeader(framed, channel, n)
 		copy(framed[HeaderSize:], p[:n])
-		err := c.SendFramed(ctx, framed)
+		err := c.sendFrame(ctx, framed)
 		putBuffer(framed)
 		if err != nil {
 			return err
@@ -282,11 +283,19 @@ func (c *Call) Send(ctx context.Context, channel Channel, p []byte) error {
 	return nil
 }
 
-// SendFramed is Send for one whole DATA frame, its header in front (see PutDataHeader).
+// SendFramed is Send for one whole DATA frame, its header in front (see PutDataHeader). It saves a copy where the
+// frame may go as it is.
 func (c *Call) SendFramed(ctx context.Context, framed []byte) error {
 	if !isData(framed) {
 		return fmt.Errorf("%w: %d bytes that are not one DATA frame", Internal, len(framed))
 	}
+	if len(framed)-HeaderSize > c.stream.conn.dataSize() {
+		return c.Send(ctx, Channel(framed[0]&0x0f), framed[HeaderSize:])
+	}
+	return c.sendFrame(ctx, framed)
+}
+
+func (c *Call) sendFrame(ctx context.Context, framed []byte) error {
 	for {
 		c.mu.Lock()
 		if err := c.cannotSend(); err != nil {
@@ -297,7 +306,11 @@ func (c *Call) SendFramed(ctx context.Context, framed []byte) error {
 		if open == 0 || open+int64(len(framed)) <= c.credit {
 			c.sent.bytes += int64(len(framed) - HeaderSize)
 			c.sent.frames++
+			look := c.sent.frames%lookEvery == 0
 			c.mu.Unlock()
+			if look && c.stream.conn.dataSize() == farData {
+				c.stream.conn.Ping()
+			}
 			return c.write(framed)
 		}
 		hopeless := c.endRead

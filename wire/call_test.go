@@ -314,8 +314,8 @@ func TestCredit(t *testing.T) {
 			}
 		}
 	}()
-	const whole = initialCredit / (HeaderSize + MaxData) // frames
-	for call.Sent() < whole*MaxData {
+	const least = initialCredit - 2*(HeaderSize+MaxData) // a frame may be long or short
+	for call.Sent() < least {
 		if _, ok, err := call.TryReceive(); ok || err != nil {
 			t.Fatalf("received something: %v", err)
 		}
@@ -325,7 +325,7 @@ func TestCredit(t *testing.T) {
 	if err := <-blocked; err != stop {
 		t.Fatal(err)
 	}
-	if call.Sent() != whole*MaxData {
+	if call.Sent() > initialCredit {
 		t.Fatalf("sent %d bytes with a credit of %d", call.Sent(), initialCredit)
 	}
 	if call.Taken() != 0 {
@@ -341,7 +341,7 @@ func TestCredit(t *testing.T) {
 		t.Fatalf("control %q", event.Data)
 	}
 	// The receiver has taken: there is credit again, and the acks say so.
-	for call.Taken() < whole*MaxData/2 {
+	for call.Taken() < least/2 {
 		if event, err := call.Receive(t.Context()); err != nil || event.Kind != AckEvent {
 			t.Fatalf("%+v, %v", event, err)
 		}

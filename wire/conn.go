@@ -47,6 +47,7 @@ type Conn struct {
 	tasks  sync.WaitGroup // every goroutine of the connection
 	ended  chan struct{}  // closed when they have all ended
 	ping   chan struct{}
+	trip   atomic.Int64 // the shortest round trip of a ping, in ns; 0 while none has come back
 
 	// Server.
 	handler Handler
@@ -215,9 +216,33 @@ func (c *Conn) pinger() {
 		case <-c.ctx.Done():
 			return
 		case <-c.ping:
-			c.session.Ping() //nolint:errcheck // the answer counts as received bytes; the lack of one is silence
+			// The answer counts as received bytes; the lack of one is silence.
+			if trip, err := c.session.Ping(); err == nil {
+				if shortest := c.trip.Load(); shortest == 0 || int64(trip) < shortest {
+					c.trip.Store(int64(trip))
+				}
+			}
 		}
 	}
+}
+
+const (
+	// farData is the payload of the DATA frames that are sent where the peer is far, or nobody knows how far. A
+	// keystroke waits for the frame before it, so on a slow line that has to be short.
+	farData = 32 << 10
+	// near is the round trip below which a line is taken for fast: there a long frame costs a keystroke nothing to
+	// speak of, and saves half of the work.
+	near = 5 * time.Millisecond
+	// lookEvery is the number of frames after which it is looked again whether a far peer is not near after all.
+	lookEvery = 64
+)
+
+// dataSize is the payload that DATA frames are to have at the most.
+func (c *Conn) dataSize() int {
+	if trip := c.trip.Load(); trip > 0 && trip < int64(near) {
+		return MaxData
+	}
+	return farData
 }
 
 func (c *Conn) serve() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,7 +60,10 @@ func TestSessionSettings(t *testing.T) {
 func TestOneWriteAFrame(t *testing.T) {
 	a, b := wiretest.Pipe()
 	counting := &countingConn{Conn: a}
-	client, _ := join(t, counting, b, methods(nil))
+	client, server := join(t, counting, b, methods(nil))
+	for client.trip.Load() == 0 || server.trip.Load() == 0 { // the pings that look how far the peer is
+		runtime.Gosched()
+	}
 	before := counting.writes
 	for range 10 {
 		if err := client.Do(t.Context(), Request{Method: echoMethod, Params: "x"}, nil); err != nil {
@@ -332,6 +336,7 @@ func TestLiveness(t *testing.T) {
 			<-time.After(d)
 			synctest.Wait()
 		}
+		synctest.Wait() // the pings that look how far the peer is
 		// Nothing is said for a while, then an end asks, and is answered.
 		_, before := clientEnd.Count()
 		wait(pingAfter - time.Millisecond)

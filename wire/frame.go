@@ -9,10 +9,11 @@ import (
 
 // The sizes of a frame, in bytes.
 const (
-	HeaderSize = 5         // kind(1) length(4, big endian)
-	MaxData    = 32 * 1024 // payload of any one frame; a longer JSON message is split with the MORE bit
+	HeaderSize = 5          // kind(1) length(4, big endian)
+	MaxData    = 128 * 1024 // payload of a DATA frame, and of one whose kind is not known
 
-	maxHead    = 4 << 20 // a HEAD, all its parts together
+	maxPart    = 32 * 1024 // payload of a frame of the JSON kinds; a longer message is split with the MORE bit
+	maxHead    = 4 << 20   // a HEAD, all its parts together
 	maxMessage = 64 << 10
 )
 
@@ -37,6 +38,15 @@ func (k kind) limit() int {
 		return maxHead
 	}
 	return maxMessage
+}
+
+// frameLimit is the length that one frame of this kind may have.
+func (k kind) frameLimit() int {
+	switch k {
+	case kindHead, kindControl, kindEnd:
+		return maxPart
+	}
+	return MaxData
 }
 
 func putHeader(b []byte, first byte, n int) {
@@ -65,8 +75,8 @@ func appendMessage(b []byte, k kind, payload []byte) ([]byte, error) {
 	}
 	for {
 		part, first := payload, byte(k)<<4
-		if len(part) > MaxData {
-			part, first = part[:MaxData], first|bitMore
+		if len(part) > maxPart {
+			part, first = part[:maxPart], first|bitMore
 		}
 		var header [HeaderSize]byte
 		putHeader(header[:], first, len(part))
@@ -104,8 +114,8 @@ func (d *decoder) header() (first byte, n int, err error) {
 	first = b[0]
 	length := binary.BigEndian.Uint32(b[1:])
 	d.r.Discard(HeaderSize) //nolint:errcheck // Peek has them
-	if length > MaxData {
-		return 0, 0, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", errProtocol, length, MaxData)
+	if limit := kind(first >> 4 & 7).frameLimit(); length > uint32(limit) {
+		return 0, 0, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", errProtocol, length, limit)
 	}
 	return first, int(length), nil
 }

@@ -97,13 +97,13 @@ func header(first byte, n uint32) string {
 }
 
 func TestMore(t *testing.T) {
-	for _, n := range []int{0, 1, MaxData - 1, MaxData, MaxData + 1, 2 * MaxData, 2*MaxData + 1, maxHead} {
+	for _, n := range []int{0, 1, maxPart - 1, maxPart, maxPart + 1, 2 * maxPart, 2*maxPart + 1, maxHead} {
 		payload := bytes.Repeat([]byte("x"), n)
 		b, err := appendMessage(nil, kindHead, payload)
 		if err != nil {
 			t.Fatal(err)
 		}
-		frames := max(1, (n+MaxData-1)/MaxData)
+		frames := max(1, (n+maxPart-1)/maxPart)
 		if len(b) != n+frames*HeaderSize {
 			t.Errorf("%d bytes became %d in %d frames", n, len(b), frames)
 		}
@@ -146,7 +146,7 @@ func TestUnknownKindsAreSkipped(t *testing.T) {
 }
 
 func TestMalformed(t *testing.T) {
-	long := strings.Repeat("x", MaxData)
+	long, part := strings.Repeat("x", MaxData), strings.Repeat("x", maxPart)
 	for _, test := range []struct {
 		name, bytes string
 		want        error
@@ -161,13 +161,13 @@ func TestMalformed(t *testing.T) {
 		{"message with half a second header", header(0x90, 1) + "{" + "\x10\x00", io.ErrUnexpectedEOF},
 		{"unknown kind cut short", header(0x50, 3) + "ab", io.ErrUnexpectedEOF},
 		{"DATA too long", header(0x20, MaxData+1) + long + "x", errProtocol},
-		{"HEAD frame too long", header(0x10, MaxData+1) + long + "x", errProtocol},
+		{"HEAD frame too long", header(0x10, maxPart+1) + part + "x", errProtocol},
 		{"unknown kind too long", header(0x50, 1<<32-1), errProtocol},
 		{"longest length", header(0x20, 1<<32-1), errProtocol},
 		{"MORE on DATA", header(0xa0, 1) + "x", errProtocol},
-		{"CONTROL too long", strings.Repeat(header(0xb0, MaxData)+long, 2) + header(0x30, 1) + "x", errProtocol},
-		{"END too long", strings.Repeat(header(0xc0, MaxData)+long, 2) + header(0x40, 1) + "x", errProtocol},
-		{"HEAD too long", strings.Repeat(header(0x90, MaxData)+long, maxHead/MaxData) + header(0x10, 1) + "x", errProtocol},
+		{"CONTROL too long", strings.Repeat(header(0xb0, maxPart)+part, 2) + header(0x30, 1) + "x", errProtocol},
+		{"END too long", strings.Repeat(header(0xc0, maxPart)+part, 2) + header(0x40, 1) + "x", errProtocol},
+		{"HEAD too long", strings.Repeat(header(0x90, maxPart)+part, maxHead/maxPart) + header(0x10, 1) + "x", errProtocol},
 		{"interrupted by another kind", header(0x90, 1) + "{" + header(0x30, 2) + "{}", errProtocol},
 		{"interrupted by DATA", header(0x90, 1) + "{" + header(0x20, 1) + "x", errProtocol},
 		{"interrupted by an unknown kind", header(0x90, 1) + "{" + header(0x50, 0), errProtocol},
@@ -182,8 +182,8 @@ func TestMalformed(t *testing.T) {
 
 // What a peer claims is refused before memory is taken for it.
 func TestOversizeIsNotAllocated(t *testing.T) {
-	almost := strings.Repeat(header(0xb0, MaxData)+strings.Repeat("x", MaxData), 2)
-	for _, input := range []string{header(0x20, 1<<32-1), header(0x10, 1<<31), header(0x50, 1<<30), almost + header(0x30, MaxData)} {
+	almost := strings.Repeat(header(0xb0, maxPart)+strings.Repeat("x", maxPart), 2)
+	for _, input := range []string{header(0x20, 1<<32-1), header(0x10, 1<<31), header(0x50, 1<<30), almost + header(0x30, maxPart)} {
 		d := newDecoder(strings.NewReader(input))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -80,5 +80,6 @@ func (c *Conn) hello(ctx context.Context, call *Call) error {
 	c.transport.admit()
 	call.End(welcome)  //nolint:errcheck // it has been accepted; a cut is noticed by the reader
 	c.settleHello(nil) // only now, so that it is the first answer
+	c.Ping()           // tells how far the peer is
 	return nil
 }

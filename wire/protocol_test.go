@@ -109,6 +109,9 @@ func TestProtocolLimits(t *testing.T) {
 	seconds := func(d time.Duration) string { return fmt.Sprint(d.Seconds(), " s") }
 	want := [][]string{
 		{"payload of a frame", octets(MaxData)},
+		{"payload of a HEAD, CONTROL or END frame", octets(maxPart)},
+		{"payload of DATA as it is sent to a peer that is far", octets(farData)},
+		{"round trip of a peer that is not", fmt.Sprint(near.Milliseconds(), " ms")},
 		{"HEAD, all parts", octets(kindHead.limit())},
 		{"CONTROL or END, all parts", octets(kindControl.limit())},
 		{"CONTROL that nobody takes", octets(maxMessages)},

@@ -239,6 +239,7 @@ func (j *joined) copyOutput(ctx context.Context) {
 
 func (j *joined) writeOutput(ctx context.Context) error {
 	var filter replayFilter
+	stdout, stderr := polled(os.Stdout, os.O_WRONLY), polled(os.Stderr, os.O_WRONLY)
 	replaying := j.replayed > 0 && j.terminal
 	for chunk, err := range j.process.Output(ctx) {
 		switch {
@@ -249,10 +250,10 @@ func (j *joined) writeOutput(ctx context.Context) error {
 			j.linger.delivered(chunk.Offset + chunk.Lost)
 			continue
 		}
-		file, data := os.Stdout, chunk.Data
+		file, data := stdout, chunk.Data
 		switch chunk.Channel {
 		case env.Stderr:
-			file = os.Stderr
+			file = stderr
 		case env.Terminal:
 			if replaying = replaying && chunk.Offset < j.replayed; replaying {
 				data = filter.pass(data)
@@ -322,11 +323,12 @@ func (j *joined) copyInput(ctx context.Context, typed bool) {
 	}
 	var found escapes
 	buffer := make([]byte, inputBuffer)
+	stdin := polled(os.Stdin, os.O_RDONLY)
 	for {
 		if typed && j.console == nil {
 			awaitTurn(ctx)
 		}
-		n, err := os.Stdin.Read(buffer)
+		n, err := stdin.Read(buffer)
 		switch {
 		case n == 0:
 		case queue != nil:

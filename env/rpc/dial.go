@@ -17,6 +17,9 @@ import (
 // lingerWithin is how long a closed connection may go on delivering what was written to it.
 const lingerWithin = 30 * time.Second
 
+// forwardPiece is what is read of a forwarded connection at a time; there may be many of those.
+const forwardPiece = 32 << 10
+
 type dialParams struct {
 	Network string    `json:"network"`
 	Address wire.Text `json:"address"`
@@ -123,7 +126,7 @@ func writeAll(ctx context.Context, call *wire.Call, conn net.Conn, told chan<- e
 
 // sendAll sends what r has until its end.
 func sendAll(ctx context.Context, call *wire.Call, r io.Reader) error {
-	framed := make([]byte, wire.HeaderSize+wire.MaxData)
+	framed := make([]byte, wire.HeaderSize+forwardPiece)
 	for {
 		n, err := r.Read(framed[wire.HeaderSize:])
 		if n > 0 {

@@ -10,7 +10,7 @@ import (
 const (
 	smallSlab = 4 << 10                        // for a process that says little
 	frameSize = wire.HeaderSize + wire.MaxData // the longest frame
-	largeSlab = 4 * frameSize                  // for one that fills what it is given
+	largeSlab = 2 * frameSize                  // for one that fills what it is given
 	minRead   = 512                            // less room than this is not read into
 	minRoom   = wire.HeaderSize + minRead      // and so a slab is left when less remains
 )

@@ -48,6 +48,7 @@ const (
 )
 
 const (
+	fullRead  = 32 << 10  // a read of half a pipe is as good as one that got all it could
 	growAfter = 16        // full reads in a row that make the pipe grow
 	grownPipe = 512 << 10 // to this
 	ptyBuffer = 128 << 10 // more than a terminal's buffers in the kernel ever hold
@@ -114,7 +115,7 @@ func (s *stream) read(fd int, force bool) (int, readState) {
 		}
 		return 0, readEnd // a terminal's end is EIO
 	}
-	if n == len(room) {
+	if n == len(room) || n >= fullRead {
 		s.large = true
 		if s.full++; s.full == growAfter {
 			growPipe(fd, grownPipe)
