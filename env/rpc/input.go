@@ -66,6 +66,10 @@ func (i *input) end(bytes int64, why string) {
 	}
 }
 
+// inputPiece is what is sent at a time: half of a pipe, so that what a process has not read is told as taken while
+// its pipe has room.
+const inputPiece = 32 << 10
+
 // give is what the current call is to be sent next: bytes, or an end-of-file.
 func (i *input) give() (part []byte, end bool) {
 	to := i.taken + int64(len(i.pending))
@@ -73,7 +77,7 @@ func (i *input) give() (part []byte, end bool) {
 	if asked {
 		to = min(to, i.ends[i.endsSent])
 	}
-	if n := min(to-i.sent, wire.MaxData); n > 0 {
+	if n := min(to-i.sent, inputPiece); n > 0 {
 		part = i.pending[i.sent-i.taken:][:n]
 		i.sent += n
 		return part, false

@@ -67,9 +67,9 @@ func (w *writer) close() {
 
 // pattern has a prime length and then its beginning again, so that a byte tells where it belongs.
 var pattern = func() []byte {
-	b := make([]byte, 65521, 65521+wire.MaxData)
+	b := make([]byte, 65521)
 	rand.NewChaCha8([32]byte{}).Read(b)
-	return append(b, b[:wire.MaxData]...)
+	return bytes.Repeat(b, 2+wire.MaxData/len(b))
 }()
 
 func contentAt(offset int64, n int) []byte {
