@@ -64,17 +64,18 @@ var layers = map[string]rule{
 	"env":              {level: 2},
 
 	"env/envtest":     {level: 3, outside: []string{goleak, gocmp, rapid}, test: true},
-	"env/host/proc":   {level: 3, outside: []string{xsys, "github.com/creack/pty"}},
+	"env/host/output": {level: 3, outside: []string{xsys}},
 	"env/host/files":  {level: 3, outside: []string{xsys}},
 	"env/host/search": {level: 3, outside: []string{"github.com/bmatcuk/doublestar/v4"}},
 	"env/host/watch":  {level: 3, outside: []string{"github.com/fsnotify/fsnotify"}},
 	"env/rpc":         {level: 3, outside: []string{uuid}},
 	"env/agentsmd":    {level: 3},
 
-	"env/host":      {level: 4, outside: []string{xsys}},
+	"env/host/proc": {level: 4, outside: []string{xsys, "github.com/creack/pty"}},
 	"env/rpc/codex": {level: 4, outside: []string{uuid}},
 	"env/transfer":  {level: 4},
 
+	"env/host":     {level: 5, outside: []string{xsys}},
 	"env/registry": {level: 5, outside: []string{toml}},
 	"app/world":    {level: 6},
 	"app/tool":     {level: 7},
@@ -98,6 +99,7 @@ var layers = map[string]rule{
 var importers = map[string][]string{
 	"env/host":         {"cmd/exec-server"},
 	"env/host/proc":    {"env/host/...", "cmd/exec-server"},
+	"env/host/output":  {"env/host/..."},
 	"env/host/files":   {"env/host/...", "cmd/exec-server"},
 	"env/host/search":  {"env/host/...", "cmd/exec-server"},
 	"env/host/watch":   {"env/host/...", "cmd/exec-server"},

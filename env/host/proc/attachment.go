@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"waldo/env"
+	"waldo/env/host/output"
 )
 
 // An attachment is one caller's hold of a process. It implements env.Process.
@@ -20,12 +21,12 @@ type attachment struct {
 	fence context.CancelCauseFunc
 
 	reading sync.Mutex // held while Output is ranged over: one consumer
-	cursor  *cursor
+	cursor  *output.Cursor
 }
 
 var _ env.Process = (*attachment)(nil)
 
-func newAttachment(p *process, c *cursor, explicit bool) *attachment {
+func newAttachment(p *process, c *output.Cursor, explicit bool) *attachment {
 	a := &attachment{process: p, cursor: c, explicit: explicit}
 	a.ctx, a.fence = context.WithCancelCause(context.Background())
 	return a
@@ -52,7 +53,7 @@ func (a *attachment) Output(ctx context.Context) iter.Seq2[env.Chunk, error] {
 		defer a.doneReading()
 		for {
 			if a.owner && !a.explicit {
-				a.process.ack(a, a.cursor.offset)
+				a.process.ack(a, a.cursor.Offset())
 			}
 			chunk, ok, err := a.next(ctx)
 			if err != nil {
@@ -73,7 +74,7 @@ func (a *attachment) next(ctx context.Context) (env.Chunk, bool, error) {
 	if err := context.Cause(ctx); err != nil {
 		return env.Chunk{}, false, err
 	}
-	chunk, ok, err := a.cursor.next(ctx, a.ctx.Done(), a.Owner())
+	chunk, ok, err := a.cursor.Next(ctx, a.ctx.Done(), a.Owner())
 	if err != nil {
 		return chunk, false, fmt.Errorf("output of process %q: %w", a.process.id, err)
 	}
@@ -86,7 +87,7 @@ func (a *attachment) next(ctx context.Context) (env.Chunk, bool, error) {
 // ack counts only from the present owner.
 func (p *process) ack(a *attachment, offset int64) {
 	if a.owner && a.ctx.Err() == nil {
-		p.log.ack(offset)
+		p.log.Ack(offset)
 	}
 }
 
@@ -176,7 +177,7 @@ func (a *attachment) Close() error {
 
 // doneReading ends one range over the output.
 func (a *attachment) doneReading() {
-	a.cursor.release()
+	a.cursor.Release()
 	a.reading.Unlock()
 	if a.ctx.Err() != nil { // Close found the cursor in use and left it to us
 		a.letGo()
@@ -186,7 +187,7 @@ func (a *attachment) doneReading() {
 // letGo gives back what the cursor holds, unless a consumer is using it, who then does.
 func (a *attachment) letGo() {
 	if a.reading.TryLock() {
-		a.cursor.close()
+		a.cursor.Close()
 		a.reading.Unlock()
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"waldo/env"
+	"waldo/env/host/output"
 )
 
 func quiet(b *testing.B) {
-	poison.Store(false)
-	b.Cleanup(func() { poison.Store(true) })
+	output.Poison(false)
+	b.Cleanup(func() { output.Poison(true) })
 }
 
 // BenchmarkStdout is 1 GiB of standard output through a log and one reader, and the same through a bare pipe.

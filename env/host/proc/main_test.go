@@ -8,10 +8,11 @@ import (
 	"go.uber.org/goleak"
 
 	"waldo/env"
+	"waldo/env/host/output"
 )
 
 func TestMain(m *testing.M) {
-	poison.Store(true)
+	output.Poison(true)
 	goleak.VerifyTestMain(m)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"waldo/env"
+	"waldo/env/host/output"
 	"waldo/pathuri"
 )
 
@@ -15,13 +16,13 @@ type launch struct {
 	command *env.Command
 	environ []string
 	dir     string
-	log     *outputLog
+	log     *output.Log
 	cgroups *cgroups
 }
 
 type child struct {
 	pid     int
-	streams []*stream
+	streams []*output.Stream
 	input   *input
 	tree    *tree
 }
@@ -34,11 +35,6 @@ func (*child) wait() exitStatus      { return exitStatus{} }
 func (*child) left()                 {}
 func (*child) close()                {}
 func (*child) resize(env.Size) error { return errors.ErrUnsupported }
-
-type stream struct{ done chan struct{} }
-
-func (*stream) pump(<-chan struct{}) {}
-func (*stream) drain()               {}
 
 type input struct{}
 

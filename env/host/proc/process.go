@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waldo/env"
+	"waldo/env/host/output"
 )
 
 // A process is one entry of the table: the leader that was started, its tree, and what it wrote.
@@ -21,7 +22,7 @@ type process struct {
 	terminal bool
 	delivery env.Delivery
 	started  time.Time
-	log      *outputLog
+	log      *output.Log
 	child    *child
 
 	exited  chan struct{} // closed once exit is set
@@ -51,13 +52,13 @@ type exitStatus struct {
 func (p *process) watch() {
 	defer p.table.running.Done()
 	for _, s := range p.child.streams {
-		go s.pump(p.abandon)
+		go s.Pump(p.abandon)
 	}
 	status := p.child.wait()
 	for _, s := range p.child.streams {
-		s.drain()
+		s.Drain()
 	}
-	offset, broken := p.log.written(), p.child.tree.broken()
+	offset, broken := p.log.Written(), p.child.tree.broken()
 	p.mu.Lock()
 	p.status = status
 	if p.reason == "" {
@@ -71,14 +72,14 @@ func (p *process) watch() {
 
 	for _, s := range p.child.streams {
 		select {
-		case <-s.done:
+		case <-s.Done():
 		case <-p.abandon:
 			p.child.close()
-			<-s.done
+			<-s.Done()
 		}
 	}
 	p.child.close() // so that whoever sees the end finds nothing to write to any more
-	p.log.finish()
+	p.log.Finish()
 	close(p.closed)
 	p.stopTimer()
 	p.table.finished(p)
@@ -193,7 +194,7 @@ func (p *process) limitTime(limit, grace time.Duration) {
 
 // attach adds a reader, who becomes the owner if asked and allowed.
 func (p *process) attach(ctx context.Context, how env.Attach) (*attachment, error) {
-	cursor, err := p.log.newCursor(how.From)
+	cursor, err := p.log.NewCursor(how.From)
 	if err != nil {
 		return nil, fmt.Errorf("attach to process %q: %w", p.id, err)
 	}
@@ -206,7 +207,7 @@ func (p *process) attach(ctx context.Context, how env.Attach) (*attachment, erro
 		if before != nil {
 			before.fence(fmt.Errorf("process %q: %w", p.id, env.ErrFenced))
 		}
-		p.log.own(true, cursor.offset)
+		p.log.Own(true, cursor.Offset())
 	}
 	p.attachments[a] = struct{}{}
 	p.mu.Unlock()
@@ -226,7 +227,7 @@ func (p *process) detach(a *attachment) {
 	delete(p.attachments, a)
 	if p.owner == a {
 		p.owner = nil
-		p.log.own(false, 0)
+		p.log.Own(false, 0)
 	}
 	p.mu.Unlock()
 	p.table.prune()
@@ -234,11 +235,11 @@ func (p *process) detach(a *attachment) {
 
 // info describes the process.
 func (p *process) info() env.ProcessInfo {
-	log := p.log.state()
+	log := p.log.State()
 	info := env.ProcessInfo{
 		ID: p.id, Pid: p.child.pid, Argv: p.argv, State: env.Running, Started: p.started,
 		Terminal: p.terminal, Delivery: p.delivery,
-		Output: log.end, Dropped: log.dropped, Retained: log.retained, Full: log.full,
+		Output: log.End, Dropped: log.Dropped, Retained: log.Retained, Full: log.Full,
 	}
 	if p.child.input != nil {
 		info.Stdin = p.child.input.offset()
@@ -272,6 +273,6 @@ func (p *process) idle() (idle, taken bool) {
 	p.mu.Lock()
 	idle = len(p.attachments) == 0
 	p.mu.Unlock()
-	log := p.log.state()
-	return idle, log.acked >= log.end
+	log := p.log.State()
+	return idle, log.Acked >= log.End
 }

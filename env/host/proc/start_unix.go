@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"waldo/env"
+	"waldo/env/host/output"
 	"waldo/pathuri"
 )
 
@@ -26,14 +27,14 @@ type launch struct {
 	command *env.Command
 	environ []string
 	dir     string
-	log     *outputLog
+	log     *output.Log
 	cgroups *cgroups
 }
 
 // A child is a started leader with this machine's handles of it.
 type child struct {
 	pid     int
-	streams []*stream
+	streams []*output.Stream
 	input   *input // nil without standard input
 	tree    *tree
 
@@ -142,8 +143,8 @@ func limitOr(program string, err error) error {
 	return &startError{program, quoted(err), err}
 }
 
-func (c *child) addStream(log *outputLog, channel env.Channel, file *os.File) error {
-	s, err := newStream(log, channel, file)
+func (c *child) addStream(log *output.Log, channel env.Channel, file *os.File) error {
+	s, err := output.NewStream(log, channel, file)
 	if err == nil {
 		c.streams = append(c.streams, s)
 	}
@@ -215,7 +216,7 @@ func (c *child) close() {
 }
 
 func (c *child) resize(size env.Size) error {
-	return resizeTerminal(c.streams[0].raw, size)
+	return resizeTerminal(c.input.raw, size)
 }
 
 // signal sends sig to the leader's group.

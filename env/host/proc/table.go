@@ -1,8 +1,8 @@
-// Package proc runs processes and keeps what they wrote.
+// Package proc starts processes, owns them and keeps the table of them.
 //
 // A process belongs to its [Table], not to the call that started it, and a table implements [env.Runner]: any
-// number of callers attach to a process, one of them as its owner, each reading its output at an offset of its
-// own. What the machine needs once per program, and not per table, are the explicit functions [StartReaper],
+// number of callers attach to a process, one of them as its owner, each reading its output (see package output) at an
+// offset of its own. What the machine needs once per program, and not per table, are the explicit functions [StartReaper],
 // [DefaultSignals] and [CloseInherited].
 package proc
 
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"waldo/env"
+	"waldo/env/host/output"
 )
 
 // Options says what a table may use. A zero field has the value its comment names.
@@ -41,8 +42,8 @@ type Options struct {
 // Its state is changed under mu; a process's own state under the process's. No lock is held while waiting.
 type Table struct {
 	options Options
-	memory  *budget
-	disk    *budget
+	memory  *output.Budget
+	disk    *output.Budget
 	cgroups *cgroups
 
 	ending  context.Context // ends when Close begins
@@ -79,7 +80,7 @@ func New(o Options) *Table {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Directory = cmp.Or(o.Directory, os.TempDir())
 	t := &Table{
-		options: o, memory: newBudget(o.MemoryBudget), disk: newBudget(o.SpillBudget), cgroups: newCgroups(o.NoCgroups),
+		options: o, memory: output.NewBudget(o.MemoryBudget), disk: output.NewBudget(o.SpillBudget), cgroups: newCgroups(o.NoCgroups),
 		hurry: make(chan struct{}), entries: make(map[string]*entry), closed: make(chan struct{}),
 	}
 	t.ending, t.end = context.WithCancel(context.Background())
@@ -172,8 +173,9 @@ func (t *Table) start(ctx context.Context, c *env.Command, dir string, e *entry)
 	}
 	p := &process{
 		table: t, id: c.ID, argv: slices.Clone(c.Argv), terminal: c.Terminal != nil, delivery: c.Delivery,
-		log: newOutputLog(t.memory, c.Delivery == env.Latest, spill{
-			dir: t.options.SpillDirectory, disk: t.disk, limit: t.options.SpillPerProcess, logger: t.options.Logger,
+		log: output.New(output.Options{
+			Memory: t.memory, Disk: t.disk, SpillDirectory: t.options.SpillDirectory, SpillLimit: t.options.SpillPerProcess,
+			Latest: c.Delivery == env.Latest, Logger: t.options.Logger,
 		}),
 		exited: make(chan struct{}), closed: make(chan struct{}), abandon: make(chan struct{}),
 		attachments: make(map[*attachment]struct{}, 1),
@@ -307,7 +309,7 @@ func (t *Table) drop(p *process) {
 		p.timer.Stop()
 	}
 	p.mu.Unlock()
-	p.log.discard()
+	p.log.Discard()
 	p.child.tree.close()
 }
 

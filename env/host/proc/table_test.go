@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"waldo/env"
+	"waldo/wire"
 )
 
 func TestCloseEndsEverything(t *testing.T) {
@@ -55,7 +56,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		if _, err := table.Start(context30(t), sh("true")); !errors.Is(err, ErrClosed) {
 			t.Errorf("start after close: %v", err)
 		}
-		if m, d := table.memory.used.Load(), table.disk.used.Load(); m != 0 || d != 0 {
+		if m, d := table.memory.Used(), table.disk.Used(); m != 0 || d != 0 {
 			t.Errorf("%d bytes of memory and %d of disk are still accounted for", m, d)
 		}
 	}
@@ -227,11 +228,15 @@ func TestTerminatedTerminalsLeaveNothing(t *testing.T) {
 
 // Output that nobody reads does not starve the rest of memory.
 func TestMemoryBudgetIsShared(t *testing.T) {
+	const (
+		slab       = 2 * (wire.HeaderSize + wire.MaxData) // what a log takes of the budget at once
+		guaranteed = 64 << 10                             // what it has whatever the budget says
+	)
 	table := open(t, Options{MemoryBudget: 2 << 20, SpillPerProcess: -1})
 	for range 10 {
 		run(t, table, sh("exec yes"))
 	}
-	waitFor(t, "the budget is used up", func() bool { return table.memory.used.Load() > 2<<20-largeSlab })
+	waitFor(t, "the budget is used up", func() bool { return table.memory.Used() > 2<<20-slab })
 	for range 20 {
 		p := run(t, table, sh("seq 1 20000"))
 		if out, lost := all(t, p); len(out) != 108894 || lost != 0 {
@@ -247,7 +252,7 @@ func TestMemoryBudgetIsShared(t *testing.T) {
 			t.Errorf("%+v", info)
 		}
 	}
-	if used := table.memory.used.Load(); used > 2<<20+30*guaranteed {
+	if used := table.memory.Used(); used > 2<<20+30*guaranteed {
 		t.Errorf("%d bytes are used", used)
 	}
 }
@@ -261,8 +266,8 @@ func TestDetachedSpills(t *testing.T) {
 		infos, err := table.Processes(context30(t))
 		return err == nil && infos[0].Full && infos[0].Retained > 8<<20
 	})
-	if table.memory.used.Load() > 3<<20 || table.disk.used.Load() < 7<<20 {
-		t.Errorf("%d bytes in memory, %d on disk", table.memory.used.Load(), table.disk.used.Load())
+	if table.memory.Used() > 3<<20 || table.disk.Used() < 7<<20 {
+		t.Errorf("%d bytes in memory, %d on disk", table.memory.Used(), table.disk.Used())
 	}
 	again, err := table.Attach(context30(t), p.ID(), env.Attach{})
 	if err != nil {
@@ -273,7 +278,7 @@ func TestDetachedSpills(t *testing.T) {
 	if len(out) != 30000003 || lost != 0 || strings.Trim(out, "x") != "END" {
 		t.Errorf("%d bytes, %d lost", len(out), lost)
 	}
-	if n := table.disk.used.Load(); n != 0 {
+	if n := table.disk.Used(); n != 0 {
 		t.Errorf("%d bytes are still on disk", n)
 	}
 }

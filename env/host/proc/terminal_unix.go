@@ -43,7 +43,7 @@ func (c *child) pace() {
 			n, err := unix.Poll(poll, 0)
 			unread = err == nil && n > 0
 		})
-		c.streams[0].catchUp()
+		c.streams[0].CatchUp()
 		if err != nil || !unread {
 			return
 		}

@@ -1,4 +1,4 @@
-package proc
+package output
 
 import (
 	"bytes"
@@ -17,20 +17,20 @@ import (
 
 // writer feeds a log as a stream does, without a process.
 type writer struct {
-	log     *outputLog
+	log     *Log
 	channel env.Channel
 	slab    *slab
 	at      int
 }
 
-func newTestLog(t *testing.T, memory, disk, limit int64, latest bool) *outputLog {
-	l := newOutputLog(newBudget(memory), latest, spill{dir: t.TempDir(), disk: newBudget(disk), limit: limit, logger: slog.Default()})
+func newTestLog(t *testing.T, memory, disk, limit int64, latest bool) *Log {
+	l := New(Options{Memory: NewBudget(memory), Disk: NewBudget(disk), SpillDirectory: t.TempDir(), SpillLimit: limit, Latest: latest})
 	t.Cleanup(func() {
-		l.discard()
+		l.Discard()
 		if n := l.slabs.Load(); n != 0 {
 			t.Errorf("%d bytes of slabs are still held", n)
 		}
-		if m, d := l.memory.used.Load(), l.spill.disk.used.Load(); m != 0 || d != 0 {
+		if m, d := l.memory.Used(), l.spill.disk.Used(); m != 0 || d != 0 {
 			t.Errorf("the budgets still count %d bytes of memory, %d of disk", m, d)
 		}
 	})
@@ -78,19 +78,19 @@ func contentAt(offset int64, n int) []byte {
 }
 
 // readAll reads to the end, and checks every byte and frame. ack says whether it acknowledges.
-func readAll(t *testing.T, l *outputLog, from int64, owner bool) (got, lost int64) {
+func readAll(t *testing.T, l *Log, from int64, owner bool) (got, lost int64) {
 	t.Helper()
-	c, err := l.newCursor(from)
+	c, err := l.NewCursor(from)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.close()
+	defer c.Close()
 	at := c.offset
 	for {
 		if owner {
-			l.ack(c.offset)
+			l.Ack(c.offset)
 		}
-		chunk, ok, err := c.next(context.Background(), nil, owner)
+		chunk, ok, err := c.Next(context.Background(), nil, owner)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func readAll(t *testing.T, l *outputLog, from int64, owner bool) (got, lost int6
 }
 
 // fill writes total bytes in pieces of up to most, on two channels.
-func fill(l *outputLog, seed uint64, total int64, most int, stop chan struct{}) (written int64) {
+func fill(l *Log, seed uint64, total int64, most int, stop chan struct{}) (written int64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	writers := []*writer{{log: l, channel: env.Stdout}, {log: l, channel: env.Stderr}}
 	for written < total {
@@ -136,16 +136,16 @@ func fill(l *outputLog, seed uint64, total int64, most int, stop chan struct{}) 
 func TestLogOwnerGetsAll(t *testing.T) {
 	for _, most := range []int{1, 10, 5000, wire.MaxData} {
 		l := newTestLog(t, 256<<20, 0, 0, false)
-		l.own(true, 0)
+		l.Own(true, 0)
 		total := int64(most) * 1000
 		go func() {
 			fill(l, 1, total, most, nil)
-			l.finish()
+			l.Finish()
 		}()
 		if got, lost := readAll(t, l, 0, true); got != total || lost != 0 {
 			t.Errorf("pieces up to %d: %d bytes of %d, %d lost", most, got, total, lost)
 		}
-		if s := l.state(); s.acked != total || s.retained > retainBound+wire.MaxData || s.dropped != 0 {
+		if s := l.State(); s.Acked != total || s.Retained > retainBound+wire.MaxData || s.Dropped != 0 {
 			t.Errorf("afterwards: %+v", s)
 		}
 		// what was acknowledged last is there for whoever comes later
@@ -157,7 +157,7 @@ func TestLogOwnerGetsAll(t *testing.T) {
 
 func TestLogReadersAtTheirOwnPace(t *testing.T) {
 	l := newTestLog(t, 256<<20, 0, 0, false)
-	l.own(true, 0)
+	l.Own(true, 0)
 	const total = 20 << 20
 	var group sync.WaitGroup
 	for i := range 4 {
@@ -169,53 +169,53 @@ func TestLogReadersAtTheirOwnPace(t *testing.T) {
 		})
 	}
 	fill(l, 2, total, 20000, nil)
-	l.finish()
+	l.Finish()
 	group.Wait()
 }
 
 func TestLogBlocksWithAnOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLog(t, 256<<20, 1<<30, 8<<20, false)
-		l.own(true, 0)
+		l.Own(true, 0)
 		stop := make(chan struct{})
 		var written int64
 		done := make(chan struct{})
 		go func() { defer close(done); written = fill(l, 3, 1<<30, wire.MaxData, stop) }()
 		synctest.Wait() // it blocks, durably
-		s := l.state()
-		if !s.full || s.end < logBound || s.end > logBound+wire.MaxData || s.retained != s.end {
+		s := l.State()
+		if !s.Full || s.End < logBound || s.End > logBound+wire.MaxData || s.Retained != s.End {
 			t.Errorf("blocked at %+v", s)
 		}
-		c, err := l.newCursor(0)
+		c, err := l.NewCursor(0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// What is handed over may be in flight besides, until it is acknowledged.
 		for range 5 {
-			if _, ok, err := c.next(t.Context(), nil, true); !ok || err != nil {
+			if _, ok, err := c.Next(t.Context(), nil, true); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 		}
 		synctest.Wait()
-		if s := l.state(); !s.full { // less than half a log of room is not worth waking up for
+		if s := l.State(); !s.Full { // less than half a log of room is not worth waking up for
 			t.Errorf("after 5 chunks: %+v", s)
 		}
 		for range 60 {
-			if _, ok, err := c.next(t.Context(), nil, true); !ok || err != nil {
+			if _, ok, err := c.Next(t.Context(), nil, true); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 			synctest.Wait()
 		}
-		if s := l.state(); s.end < c.offset+logBound/2 || s.acked != 0 {
+		if s := l.State(); s.End < c.offset+logBound/2 || s.Acked != 0 {
 			t.Errorf("handed over to %d: %+v", c.offset, s)
 		}
 		// Without an owner it goes to disk instead; the limit there blocks again.
-		l.own(false, 0)
+		l.Own(false, 0)
 		synctest.Wait()
-		c.close()
+		c.Close()
 		close(stop)
 		<-done
-		if s := l.state(); s.end != written {
+		if s := l.State(); s.End != written {
 			t.Errorf("%d written, %+v", written, s)
 		}
 	})
@@ -228,9 +228,9 @@ func TestLogSpills(t *testing.T) {
 		if n := fill(l, 4, total, most, nil); n != total {
 			t.Fatalf("%d of %d bytes", n, total)
 		}
-		l.finish()
-		s := l.state()
-		if s.retained != total || s.full || l.spill.bytes < total-2*logBound {
+		l.Finish()
+		s := l.State()
+		if s.Retained != total || s.Full || l.spill.bytes < total-2*logBound {
 			t.Errorf("%+v, %d on disk", s, l.spill.bytes)
 		}
 		if entries, err := os.ReadDir(l.spill.dir); len(entries) != 0 || err != nil {
@@ -241,11 +241,11 @@ func TestLogSpills(t *testing.T) {
 				t.Errorf("from %d: %d bytes, %d lost", from, got, lost)
 			}
 		}
-		l.own(true, 0)
+		l.Own(true, 0)
 		if got, lost := readAll(t, l, 0, true); got != total || lost != 0 {
 			t.Errorf("the owner: %d bytes, %d lost", got, lost)
 		}
-		if l.spill.bytes != 0 || l.spill.disk.used.Load() != 0 {
+		if l.spill.bytes != 0 || l.spill.disk.Used() != 0 {
 			t.Errorf("%d bytes are still on disk", l.spill.bytes)
 		}
 	}
@@ -256,12 +256,12 @@ func TestLogSpillLimit(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newTestLog(t, 256<<20, limits.disk, limits.process, false)
 			done := make(chan int64, 1)
-			go func() { done <- fill(l, 5, 20<<20, wire.MaxData, nil); l.finish() }()
+			go func() { done <- fill(l, 5, 20<<20, wire.MaxData, nil); l.Finish() }()
 			synctest.Wait()
-			if s := l.state(); !s.full || s.end > 4<<20+logBound+spillStep+wire.MaxData || s.end < 4<<20 {
+			if s := l.State(); !s.Full || s.End > 4<<20+logBound+spillStep+wire.MaxData || s.End < 4<<20 {
 				t.Errorf("lossless blocks at %+v", s)
 			}
-			l.own(true, 0)
+			l.Own(true, 0)
 			if got, lost := readAll(t, l, 0, true); got != 20<<20 || lost != 0 {
 				t.Errorf("%d bytes, %d lost", got, lost)
 			}
@@ -286,17 +286,17 @@ func TestLogLatest(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := newTestLog(t, 256<<20, test.disk, test.process, true)
-			l.own(test.owned, 0)
+			l.Own(test.owned, 0)
 			if n := fill(l, 6, 50<<20, wire.MaxData, nil); n != 50<<20 {
 				t.Fatalf("%d bytes", n)
 			}
-			l.finish()
-			s := l.state()
-			if s.retained < test.atLeast || s.retained > test.atMost || s.dropped != 50<<20-s.retained {
+			l.Finish()
+			s := l.State()
+			if s.Retained < test.atLeast || s.Retained > test.atMost || s.Dropped != 50<<20-s.Retained {
 				t.Errorf("%+v", s)
 			}
-			l.own(true, 0)
-			if got, lost := readAll(t, l, 0, true); got != s.retained || lost != s.dropped {
+			l.Own(true, 0)
+			if got, lost := readAll(t, l, 0, true); got != s.Retained || lost != s.Dropped {
 				t.Errorf("%d bytes, %d lost; %+v", got, lost, s)
 			}
 		})
@@ -309,8 +309,8 @@ func TestLogSpillDirectoryIsGone(t *testing.T) {
 	l.spill.dir += "/none"
 	l.spill.logger = slog.New(slog.NewTextHandler(&said, nil))
 	fill(l, 7, 10<<20, wire.MaxData, nil)
-	l.finish()
-	if s := l.state(); s.dropped == 0 || strings.Count(said.String(), "\n") != 1 {
+	l.Finish()
+	if s := l.State(); s.Dropped == 0 || strings.Count(said.String(), "\n") != 1 {
 		t.Errorf("%+v; said %q", s, said.String())
 	}
 }
@@ -323,7 +323,7 @@ func TestLogMemoryBudget(t *testing.T) {
 	if n := fill(l, 8, 10<<20, 4000, nil); n != 10<<20 { // small slabs are what it gets
 		t.Fatalf("%d bytes", n)
 	}
-	l.finish()
+	l.Finish()
 	if got, lost := readAll(t, l, 0, false); got != 10<<20 || lost != 0 {
 		t.Errorf("%d bytes, %d lost", got, lost)
 	}
@@ -331,23 +331,4 @@ func TestLogMemoryBudget(t *testing.T) {
 		t.Errorf("%d bytes beyond an exhausted budget", over)
 	}
 	l.memory.give(other)
-}
-
-func TestOverlay(t *testing.T) {
-	base := []string{"A=1", "B=2", "broken", "=C:=x", "A=3"}
-	for _, test := range []struct{ changes, want string }{
-		{"", "A=3 B=2"},
-		{"C=", "A=3 B=2 C="},
-		{"A=x=y B", "A=x=y"},
-		{"A A=4", "B=2 A=4"},
-		{"A=4 A", "B=2"},
-		{"Z", "A=3 B=2"},
-	} {
-		if got := strings.Join(overlay(base, strings.Fields(test.changes)), " "); got != test.want {
-			t.Errorf("%q: %q, want %q", test.changes, got, test.want)
-		}
-	}
-	if path, ok := lookEnv([]string{"PATH=a", "PATHX=b", "PATH=c"}, "PATH"); path != "c" || !ok {
-		t.Errorf("PATH is %q", path)
-	}
 }

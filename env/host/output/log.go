@@ -1,8 +1,16 @@
-package proc
+// Package output keeps what a process wrote until whoever it is for has taken it.
+//
+// A [Stream] reads one source, a pipe or a terminal, straight into the memory of a [Log], where each read is one
+// frame of the wire from then on. Any number of readers take from the log, each by a [Cursor] at an offset of its
+// own; one of them may be the owner, for whose sake output is held back, spilled to disk or dropped. What all logs
+// hold together is bounded by a [Budget] of memory and one of disk.
+package output
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -31,13 +39,13 @@ type segment struct {
 func (s *segment) data() []byte { return s.framed[wire.HeaderSize:] }
 func (s *segment) end() int64   { return s.offset + int64(len(s.framed)-wire.HeaderSize) }
 
-// An outputLog holds what one process wrote, in order, until the owner has acknowledged it. The streams of the
-// process append to it (at most one goroutine a stream, see stream), any number of readers take from it, each
+// A Log holds what one process wrote, in order, until the owner has acknowledged it. The streams of the
+// process append to it (at most one goroutine a stream, see Stream), any number of readers take from it, each
 // at its own offset. Everything older than the oldest segment in memory is in the spill, if it is kept at all.
 //
 // All fields below mu are changed under it, and makeRoom alone decides whether a stream may go on.
-type outputLog struct {
-	memory *budget
+type Log struct {
+	memory *Budget
 	slabs  atomic.Int64 // bytes of slabs that this log or its readers hold
 	latest bool
 
@@ -55,16 +63,29 @@ type outputLog struct {
 	spill    spill
 	full     bool // a stream waits for room, or output is dropped for want of it
 	finished bool // no more will come
-	waiting  map[*cursor]struct{}
+	waiting  map[*Cursor]struct{}
 	room     chan struct{} // closed when room may have come, while somebody waits
 }
 
-func newOutputLog(memory *budget, latest bool, spill spill) *outputLog {
-	return &outputLog{memory: memory, latest: latest, spill: spill}
+// Options says what a log may use, and what it does when that is used up.
+type Options struct {
+	Memory         *Budget      // what its memory counts towards
+	Disk           *Budget      // what its disk space counts towards
+	SpillDirectory string       // where output is spilled; the machine's directory for temporary files
+	SpillLimit     int64        // bytes on disk of this log, none if not positive
+	Latest         bool         // the oldest output is dropped rather than that the process waits
+	Logger         *slog.Logger // slog.Default()
+}
+
+// New returns an empty log. Nobody owns it.
+func New(o Options) *Log {
+	return &Log{memory: o.Memory, latest: o.Latest, spill: spill{
+		dir: o.SpillDirectory, disk: o.Disk, limit: o.SpillLimit, logger: cmp.Or(o.Logger, slog.Default()),
+	}}
 }
 
 // memStart is the offset of the oldest byte in memory.
-func (l *outputLog) memStart() int64 {
+func (l *Log) memStart() int64 {
 	if l.head < len(l.segs) {
 		return l.segs[l.head].offset
 	}
@@ -72,7 +93,7 @@ func (l *outputLog) memStart() int64 {
 }
 
 // start is the offset of the oldest byte that is kept.
-func (l *outputLog) start() int64 {
+func (l *Log) start() int64 {
 	if start, ok := l.spill.start(); ok {
 		return start
 	}
@@ -80,7 +101,7 @@ func (l *outputLog) start() int64 {
 }
 
 // pressing is what is in memory for the owner's sake, with its overhead: not yet handed over, and in flight.
-func (l *outputLog) pressing() (unread, flight int64) {
+func (l *Log) pressing() (unread, flight int64) {
 	from := max(l.acked, l.memStart())
 	handed := max(l.handed, from)
 	segments := int64(len(l.segs)-l.head) * segmentCost
@@ -93,13 +114,13 @@ func (l *outputLog) pressing() (unread, flight int64) {
 	return l.end - from + segments, 0
 }
 
-func (l *outputLog) overBound() bool {
+func (l *Log) overBound() bool {
 	unread, flight := l.pressing()
 	return unread >= logBound || flight >= flightBound
 }
 
 // hasRoom tells whether a stream may append now.
-func (l *outputLog) hasRoom() bool {
+func (l *Log) hasRoom() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.overBound()
@@ -107,7 +128,7 @@ func (l *outputLog) hasRoom() bool {
 
 // slabFor gives a stream a slab on this log's account: a large one if wanted and there, else a small one, or nil
 // when the budget has none. With force it always gives one.
-func (l *outputLog) slabFor(large, force bool) *slab {
+func (l *Log) slabFor(large, force bool) *slab {
 	size := int64(largeSlab)
 	if !large || !l.memory.take(size, false) {
 		large, size = false, smallSlab
@@ -122,11 +143,11 @@ func (l *outputLog) slabFor(large, force bool) *slab {
 }
 
 // mayExceed tells that the log has so little that the budget does not count.
-func (l *outputLog) mayExceed() bool { return l.slabs.Load()+smallSlab <= guaranteed }
+func (l *Log) mayExceed() bool { return l.slabs.Load()+smallSlab <= guaranteed }
 
 // publish appends the n bytes that were read into s.buf[at+wire.HeaderSize:] and returns the position behind
 // them. Small pieces join the segment before when nobody has taken that yet.
-func (l *outputLog) publish(channel env.Channel, s *slab, at, n int) (next int, room bool) {
+func (l *Log) publish(channel env.Channel, s *slab, at, n int) (next int, room bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	data := s.buf[at+wire.HeaderSize : at+wire.HeaderSize+n]
@@ -151,14 +172,14 @@ func (l *outputLog) publish(channel env.Channel, s *slab, at, n int) (next int, 
 	return at + wire.HeaderSize + n, !l.overBound()
 }
 
-func (l *outputLog) wakeReaders() {
+func (l *Log) wakeReaders() {
 	for c := range l.waiting {
 		delete(l.waiting, c)
 		c.wake <- struct{}{} // one slot, and c waits: never blocks
 	}
 }
 
-func (l *outputLog) wakeStreams() {
+func (l *Log) wakeStreams() {
 	if l.room != nil {
 		close(l.room)
 		l.room = nil
@@ -167,7 +188,7 @@ func (l *outputLog) wakeStreams() {
 
 // makeRoom returns when a stream may append again, by waiting for the owner, spilling, or dropping, or tells
 // false when stop is closed first. needy says that a slab could not be had.
-func (l *outputLog) makeRoom(stop <-chan struct{}, needy bool) bool {
+func (l *Log) makeRoom(stop <-chan struct{}, needy bool) bool {
 	l.mu.Lock()
 	for {
 		over := l.overBound()
@@ -211,12 +232,12 @@ func (l *outputLog) makeRoom(stop <-chan struct{}, needy bool) bool {
 }
 
 // maySpill: while nobody owns the output, and for one that must not wait also while older output is there already.
-func (l *outputLog) maySpill() bool {
+func (l *Log) maySpill() bool {
 	return !l.owned || l.latest && !l.spill.empty()
 }
 
 // dropOldest drops the oldest piece of output and tells whether there was one.
-func (l *outputLog) dropOldest() bool {
+func (l *Log) dropOldest() bool {
 	from := l.start()
 	switch {
 	case l.spill.dropOldest():
@@ -238,7 +259,7 @@ func (l *outputLog) dropOldest() bool {
 	return true
 }
 
-func (l *outputLog) removeFirst() {
+func (l *Log) removeFirst() {
 	seg := &l.segs[l.head]
 	seg.slab.release()
 	*seg = segment{}
@@ -257,7 +278,7 @@ func (l *outputLog) removeFirst() {
 }
 
 // trim lets go of what is acknowledged, except for the newest keep bytes.
-func (l *outputLog) trim(keep int64) {
+func (l *Log) trim(keep int64) {
 	if l.spill.trim(l.acked); !l.spill.empty() {
 		return
 	}
@@ -266,14 +287,14 @@ func (l *outputLog) trim(keep int64) {
 	}
 }
 
-// ack says that the owner wants nothing below offset any more.
-func (l *outputLog) ack(offset int64) {
+// Ack says that the owner wants nothing below offset any more.
+func (l *Log) Ack(offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ackLocked(offset)
 }
 
-func (l *outputLog) ackLocked(offset int64) {
+func (l *Log) ackLocked(offset int64) {
 	if offset = min(offset, l.end); offset > l.acked {
 		l.acked = offset
 		l.handed = max(l.handed, offset)
@@ -291,7 +312,7 @@ func (l *outputLog) ackLocked(offset int64) {
 }
 
 // handOver says that the owner has been handed everything below offset.
-func (l *outputLog) handOver(offset int64) {
+func (l *Log) handOver(offset int64) {
 	l.handed = max(l.handed, offset)
 	if l.room != nil {
 		if unread, flight := l.pressing(); unread < logBound/2 && flight < flightBound {
@@ -300,8 +321,8 @@ func (l *outputLog) handOver(offset int64) {
 	}
 }
 
-// own says whether an owner is attached, and from where on it wants output.
-func (l *outputLog) own(owned bool, from int64) {
+// Own says whether an owner is attached, and from where on it wants output.
+func (l *Log) Own(owned bool, from int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.owned = owned
@@ -312,16 +333,16 @@ func (l *outputLog) own(owned bool, from int64) {
 	l.wakeStreams()
 }
 
-// finish says that no more will come.
-func (l *outputLog) finish() {
+// Finish says that no more will come.
+func (l *Log) Finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.finished, l.full = true, false
 	l.wakeReaders()
 }
 
-// discard lets go of everything, when the process is forgotten. Readers find it lost.
-func (l *outputLog) discard() {
+// Discard lets go of everything, when the process is forgotten. Readers find it lost.
+func (l *Log) Discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.head < len(l.segs) {
@@ -331,21 +352,25 @@ func (l *outputLog) discard() {
 	l.wakeReaders()
 }
 
-// A logState is what the log says of itself for a list.
-type logState struct {
-	end, dropped, retained, acked int64
-	full                          bool
+// A State is what the log says of itself for a list.
+type State struct {
+	End      int64 // offset behind the newest byte
+	Dropped  int64 // bytes lost before an owner was handed them
+	Retained int64 // bytes that are kept
+	Acked    int64 // below it the owner wants nothing any more
+	Full     bool  // the process waits for room, or output is dropped for want of it
 }
 
-func (l *outputLog) state() logState {
+// State returns what the log says of itself at present.
+func (l *Log) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return logState{l.end, l.dropped, l.end - l.start(), l.acked, l.full}
+	return State{l.end, l.dropped, l.end - l.start(), l.acked, l.full}
 }
 
-// A cursor reads a log from an offset on. It belongs to one goroutine at a time.
-type cursor struct {
-	log     *outputLog
+// A Cursor reads a log from an offset on. It belongs to one goroutine at a time.
+type Cursor struct {
+	log     *Log
 	offset  int64 // of the next byte wanted
 	seq     uint64
 	held    *slab         // what the chunk before lies in
@@ -353,8 +378,8 @@ type cursor struct {
 	spilled spillCursor
 }
 
-// newCursor returns a cursor at offset, -1 for the oldest byte kept, or for what was lost right before that.
-func (l *outputLog) newCursor(offset int64) (*cursor, error) {
+// NewCursor returns a cursor at offset, -1 for the oldest byte kept, or for what was lost right before that.
+func (l *Log) NewCursor(offset int64) (*Cursor, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -365,21 +390,24 @@ func (l *outputLog) newCursor(offset int64) (*cursor, error) {
 	case offset < -1 || offset > l.end:
 		return nil, fmt.Errorf("%w: output offset %d: the process has written %d bytes so far", env.ErrInvalid, offset, l.end)
 	}
-	return &cursor{log: l, offset: offset, wake: make(chan struct{}, 1)}, nil
+	return &Cursor{log: l, offset: offset, wake: make(chan struct{}, 1)}, nil
 }
 
-// release lets go of the chunk before.
-func (c *cursor) release() {
+// Offset is where the next byte that is wanted lies.
+func (c *Cursor) Offset() int64 { return c.offset }
+
+// Release lets go of the chunk before, whose bytes may not be touched any more.
+func (c *Cursor) Release() {
 	if c.held != nil {
 		c.held.release()
 		c.held = nil
 	}
 }
 
-// next returns the next chunk and moves behind it, waiting for it if need be. owner says that what is returned
-// counts as handed to the owner. ok is false at the end.
-func (c *cursor) next(ctx context.Context, stop <-chan struct{}, owner bool) (chunk env.Chunk, ok bool, err error) {
-	c.release()
+// Next returns the next chunk and moves behind it, waiting for it if need be; the chunk before is released. owner says
+// that what is returned counts as handed to the owner. ok is false at the end, and when stop is closed.
+func (c *Cursor) Next(ctx context.Context, stop <-chan struct{}, owner bool) (chunk env.Chunk, ok bool, err error) {
+	c.Release()
 	l := c.log
 	for {
 		if chunk, ok := c.spilled.buffered(c.offset); ok {
@@ -422,7 +450,7 @@ func (c *cursor) next(ctx context.Context, stop <-chan struct{}, owner bool) (ch
 			return env.Chunk{}, false, nil
 		}
 		if l.waiting == nil {
-			l.waiting = make(map[*cursor]struct{}, 1)
+			l.waiting = make(map[*Cursor]struct{}, 1)
 		}
 		l.waiting[c] = struct{}{}
 		l.mu.Unlock()
@@ -445,7 +473,7 @@ func (c *cursor) next(ctx context.Context, stop <-chan struct{}, owner bool) (ch
 }
 
 // take takes the segment at the cursor from memory. The log is locked.
-func (c *cursor) take() env.Chunk {
+func (c *Cursor) take() env.Chunk {
 	l := c.log
 	i := l.find(c.seq, c.offset)
 	seg := &l.segs[i]
@@ -464,7 +492,7 @@ func (c *cursor) take() env.Chunk {
 }
 
 // find returns the index of the segment that holds offset; it is probably the one numbered guess.
-func (l *outputLog) find(guess uint64, offset int64) int {
+func (l *Log) find(guess uint64, offset int64) int {
 	if guess >= l.first && guess < l.first+uint64(len(l.segs)-l.head) {
 		i := l.head + int(guess-l.first)
 		if seg := &l.segs[i]; seg.offset <= offset && offset < seg.end() {
@@ -482,8 +510,8 @@ func (l *outputLog) find(guess uint64, offset int64) int {
 	return low
 }
 
-// written is the offset behind the newest byte.
-func (l *outputLog) written() int64 {
+// Written is the offset behind the newest byte.
+func (l *Log) Written() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.end

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package proc
+package output
 
 const fionread = 0x4004667f // FIONREAD
 

@@ -1,4 +1,4 @@
-package proc
+package output
 
 import "golang.org/x/sys/unix"
 

@@ -1,4 +1,4 @@
-package proc
+package output
 
 import (
 	"encoding/binary"
@@ -22,7 +22,7 @@ const (
 // outside it, by one writer and by readers that hold a reference to the chunk.
 type spill struct {
 	dir    string
-	disk   *budget
+	disk   *Budget
 	limit  int64 // for this process
 	logger *slog.Logger
 
@@ -93,7 +93,7 @@ func (s *spill) discard() {
 
 // spillOldest moves the oldest segments of the log to disk, and tells whether it did. The log is locked, and is
 // unlocked while the disk works.
-func (l *outputLog) spillOldest() bool {
+func (l *Log) spillOldest() bool {
 	s := &l.spill
 	if s.failed || s.limit <= 0 || l.head == len(l.segs) {
 		return false
@@ -294,9 +294,9 @@ func (c *spillCursor) fill(offset int64) error {
 	return nil
 }
 
-// close gives back what the cursor holds.
-func (c *cursor) close() {
-	c.release()
+// Close gives back what the cursor holds.
+func (c *Cursor) Close() {
+	c.Release()
 	c.log.mu.Lock()
 	c.spilled.leave()
 	c.log.mu.Unlock()

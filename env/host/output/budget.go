@@ -1,12 +1,12 @@
-package proc
+package output
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// A budget is a number of bytes that all processes of a table share, of memory or of disk.
-type budget struct {
+// A Budget is a number of bytes that all logs made with it share, of memory or of disk.
+type Budget struct {
 	limit int64
 	used  atomic.Int64
 
@@ -15,10 +15,14 @@ type budget struct {
 	given   chan struct{} // closed at the next give, when somebody waits
 }
 
-func newBudget(limit int64) *budget { return &budget{limit: limit} }
+// NewBudget returns a budget of limit bytes.
+func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
+
+// Used is how many bytes are taken.
+func (b *Budget) Used() int64 { return b.used.Load() }
 
 // take takes n bytes if they are there. With force it takes them anyway.
-func (b *budget) take(n int64, force bool) bool {
+func (b *Budget) take(n int64, force bool) bool {
 	for {
 		used := b.used.Load()
 		if used+n > b.limit && !force {
@@ -31,9 +35,9 @@ func (b *budget) take(n int64, force bool) bool {
 }
 
 // has tells that n bytes could be taken just now.
-func (b *budget) has(n int64) bool { return b.used.Load()+n <= b.limit }
+func (b *Budget) has(n int64) bool { return b.used.Load()+n <= b.limit }
 
-func (b *budget) give(n int64) {
+func (b *Budget) give(n int64) {
 	b.used.Add(-n)
 	if b.waiting.Load() {
 		b.mu.Lock()
@@ -47,10 +51,10 @@ func (b *budget) give(n int64) {
 }
 
 // scarce tells that three quarters are used, so that nothing should be kept for convenience.
-func (b *budget) scarce() bool { return b.used.Load() > b.limit/4*3 }
+func (b *Budget) scarce() bool { return b.used.Load() > b.limit/4*3 }
 
 // wait returns a channel that is closed when bytes have been given back. Take again after calling it, before waiting.
-func (b *budget) wait() <-chan struct{} {
+func (b *Budget) wait() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.given == nil {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package proc
+package output
 
 import (
 	"os"
@@ -13,10 +13,10 @@ import (
 	"waldo/wire"
 )
 
-// A stream is one source of output: a pipe's read end, or a terminal's master. One goroutine pumps it into the
+// A Stream is one source of output: a pipe's read end, or a terminal's master. One goroutine pumps it into the
 // log; when the leader has ended, the goroutine that found that out drains it.
-type stream struct {
-	log     *outputLog
+type Stream struct {
+	log     *Log
 	channel env.Channel
 	file    *os.File
 	raw     syscall.RawConn
@@ -29,13 +29,17 @@ type stream struct {
 	full  int  // reads in a row that got all they could
 }
 
-func newStream(log *outputLog, channel env.Channel, file *os.File) (*stream, error) {
+// NewStream returns the stream that reads file, which does not block, into log. Whoever closes the file ends it.
+func NewStream(log *Log, channel env.Channel, file *os.File) (*Stream, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	return &stream{log: log, channel: channel, file: file, raw: raw, done: make(chan struct{})}, nil
+	return &Stream{log: log, channel: channel, file: file, raw: raw, done: make(chan struct{})}, nil
 }
+
+// Done is closed when Pump has ended.
+func (s *Stream) Done() <-chan struct{} { return s.done }
 
 type readState int
 
@@ -54,8 +58,8 @@ const (
 	ptyBuffer = 128 << 10 // more than a terminal's buffers in the kernel ever hold
 )
 
-// pump reads until every holder of the other end is gone, or stop is closed and the log is full, or the file is closed.
-func (s *stream) pump(stop <-chan struct{}) {
+// Pump reads until every holder of the other end is gone, or stop is closed and the log is full, or the file is closed.
+func (s *Stream) Pump(stop <-chan struct{}) {
 	defer close(s.done)
 	needy := false
 	for s.log.makeRoom(stop, needy) {
@@ -80,7 +84,7 @@ func (s *stream) pump(stop <-chan struct{}) {
 	s.dropSlab()
 }
 
-func (s *stream) dropSlab() {
+func (s *Stream) dropSlab() {
 	if s.slab != nil {
 		s.slab.release()
 		s.slab = nil
@@ -88,7 +92,7 @@ func (s *stream) dropSlab() {
 }
 
 // read reads once, directly into the log. With force it reads though the log is full. s.mu is held.
-func (s *stream) read(fd int, force bool) (int, readState) {
+func (s *Stream) read(fd int, force bool) (int, readState) {
 	if s.slab != nil && len(s.slab.buf)-s.at < minRoom {
 		s.dropSlab()
 	}
@@ -132,8 +136,8 @@ func (s *stream) read(fd int, force bool) (int, readState) {
 	return n, readSome
 }
 
-// catchUp reads what is there now, as long as there is room.
-func (s *stream) catchUp() {
+// CatchUp reads what is there now, as long as there is room.
+func (s *Stream) CatchUp() {
 	s.raw.Control(func(fd uintptr) { //nolint:errcheck // of a closed file nothing is left to read
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -145,8 +149,8 @@ func (s *stream) catchUp() {
 	})
 }
 
-// drain reads what is there now, though the log be full, so that all that was written before lies in the log.
-func (s *stream) drain() {
+// Drain reads what is there now, though the log be full, so that all that was written before lies in the log.
+func (s *Stream) Drain() {
 	s.raw.Control(func(fd uintptr) { //nolint:errcheck // of a closed file nothing is left to read
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-package proc
+package output
 
 import (
 	"sync"
@@ -20,7 +20,7 @@ const (
 type slab struct {
 	buf   []byte
 	refs  atomic.Int32
-	owner *outputLog // whose account it is on
+	owner *Log // whose account it is on
 }
 
 var (
@@ -28,8 +28,11 @@ var (
 	largeSlabs = sync.Pool{New: func() any { return &slab{buf: make([]byte, largeSlab)} }}
 )
 
-// poison makes released slabs unusable; tests set it to catch a reader that holds bytes too long.
 var poison atomic.Bool
+
+// Poison makes memory that was released unusable, or not any more. Tests turn it on to catch a reader that holds bytes
+// too long.
+func Poison(on bool) { poison.Store(on) }
 
 // getSlab returns a slab with one reference. Its bytes are on no account.
 func getSlab(large bool) *slab {
@@ -50,7 +53,7 @@ func (s *slab) release() {
 		return
 	}
 	if left < 0 {
-		panic("proc: slab released twice")
+		panic("output: slab released twice")
 	}
 	if poison.Load() {
 		for i := range s.buf {
