@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,6 +52,30 @@ func DefaultSignals() error {
 	for sig := syscall.Signal(1); sig <= maxSignal; sig++ {
 		if ignored&(1<<(sig-1)) != 0 {
 			signal.Notify(sink, sig)
+		}
+	}
+	return defaultUnmanaged()
+}
+
+// defaultUnmanaged gives the signals that the Go runtime leaves alone (32 and 33, which C libraries use among
+// their threads) their default disposition, where they are ignored still.
+func defaultUnmanaged() error {
+	status, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		return fmt.Errorf("signal dispositions: %w", err)
+	}
+	ignored := signalSet(status, "SigIgn:")
+	var byDefault struct { // the kernel's sigaction
+		handler, flags, restorer uintptr
+		mask                     uint64
+	}
+	for sig := syscall.Signal(1); sig <= maxSignal; sig++ {
+		if ignored&(1<<(sig-1)) == 0 {
+			continue
+		}
+		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&byDefault)), 0, unsafe.Sizeof(byDefault.mask), 0, 0)
+		if errno != 0 {
+			return fmt.Errorf("reset signal %d: %w", sig, errno)
 		}
 	}
 	return nil
