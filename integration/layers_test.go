@@ -65,6 +65,7 @@ var layers = map[string]rule{
 
 	"env/envtest":     {level: 3, outside: []string{goleak, gocmp, rapid}, test: true},
 	"env/host/output": {level: 3, outside: []string{xsys}},
+	"env/host/tree":   {level: 3, outside: []string{xsys}},
 	"env/host/files":  {level: 3, outside: []string{xsys}},
 	"env/host/search": {level: 3, outside: []string{"github.com/bmatcuk/doublestar/v4"}},
 	"env/host/watch":  {level: 3, outside: []string{"github.com/fsnotify/fsnotify"}},
@@ -100,6 +101,7 @@ var importers = map[string][]string{
 	"env/host":         {"cmd/exec-server"},
 	"env/host/proc":    {"env/host/...", "cmd/exec-server"},
 	"env/host/output":  {"env/host/..."},
+	"env/host/tree":    {"env/host/...", "cmd/exec-server"},
 	"env/host/files":   {"env/host/...", "cmd/exec-server"},
 	"env/host/search":  {"env/host/...", "cmd/exec-server"},
 	"env/host/watch":   {"env/host/...", "cmd/exec-server"},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"waldo/env/host/proc"
+	"waldo/env/host/tree"
 )
 
 // version is set by the linker.
@@ -33,7 +33,7 @@ func main() {
 
 // prepare keeps from children what this process was started with: descriptors, ignored and blocked signals.
 func prepare() error {
-	return errors.Join(proc.CloseInherited(), proc.DefaultSignals())
+	return errors.Join(tree.CloseInherited(), tree.DefaultSignals())
 }
 
 // exitError ends the program with a code and without a message: it has been said already.

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waldo/env/host"
-	"waldo/env/host/proc"
+	"waldo/env/host/tree"
 	"waldo/env/rpc"
 	"waldo/wire/listen"
 )
@@ -158,7 +158,7 @@ func (s *settings) addresses() (addresses []listen.Address, stdio bool, err erro
 // run serves on addresses, or on stdio alone.
 func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen.Address, stdio bool) (err error) {
 	s.host.Version, s.host.Logger, s.host.Environ = version, log, os.Environ()
-	stopReaper, err := proc.StartReaper(log)
+	stopReaper, err := tree.StartReaper(log)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported): // the machine has no orphans to take in
 		stopReaper = func() {}

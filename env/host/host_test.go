@@ -10,10 +10,11 @@ import (
 	"waldo/env"
 	"waldo/env/envtest"
 	"waldo/env/host/proc"
+	"waldo/env/host/tree"
 )
 
 func TestMain(m *testing.M) {
-	if err := errors.Join(proc.CloseInherited(), proc.DefaultSignals()); err != nil {
+	if err := errors.Join(tree.CloseInherited(), tree.DefaultSignals()); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)

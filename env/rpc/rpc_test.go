@@ -21,11 +21,12 @@ import (
 	"waldo/env"
 	"waldo/env/host"
 	"waldo/env/host/proc"
+	"waldo/env/host/tree"
 	"waldo/wire/wiretest"
 )
 
 func TestMain(m *testing.M) {
-	if err := errors.Join(proc.CloseInherited(), proc.DefaultSignals()); err != nil {
+	if err := errors.Join(tree.CloseInherited(), tree.DefaultSignals()); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)

@@ -7,6 +7,7 @@ import (
 
 	"waldo/env"
 	"waldo/env/host/output"
+	"waldo/env/host/tree"
 	"waldo/pathuri"
 )
 
@@ -17,14 +18,14 @@ type launch struct {
 	environ []string
 	dir     string
 	log     *output.Log
-	cgroups *cgroups
+	cgroups *tree.Cgroups
 }
 
 type child struct {
 	pid     int
 	streams []*output.Stream
 	input   *input
-	tree    *tree
+	tree    *tree.Tree
 }
 
 func start(l launch) (*child, error) {
@@ -44,22 +45,6 @@ func (*input) write(context.Context, context.Context, []byte) (int, error) {
 	return 0, errors.ErrUnsupported
 }
 func (*input) end(context.Context, context.Context) error { return errors.ErrUnsupported }
-
-type tree struct{}
-
-func (*tree) terminate(bool) bool { return false }
-func (*tree) kill()               {}
-func (*tree) alive() bool         { return false }
-func (*tree) broken() string      { return "" }
-func (*tree) settle()             {}
-func (*tree) close()              {}
-
-type cgroups struct{}
-
-func newCgroups(bool) *cgroups { return nil }
-func (*cgroups) close()        {}
-
-func addUsage([]*process, []env.ProcessInfo) {}
 
 func (*process) signal(env.Signal) error { return errors.ErrUnsupported }
 

@@ -58,7 +58,7 @@ func (p *process) watch() {
 	for _, s := range p.child.streams {
 		s.Drain()
 	}
-	offset, broken := p.log.Written(), p.child.tree.broken()
+	offset, broken := p.log.Written(), p.child.tree.Broken()
 	p.mu.Lock()
 	p.status = status
 	if p.reason == "" {
@@ -99,7 +99,7 @@ func (p *process) giveUp() {
 func (p *process) stopTimer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.timer != nil && !p.child.tree.alive() {
+	if p.timer != nil && !p.child.tree.Alive() {
 		p.timer.Stop()
 	}
 }
@@ -138,7 +138,7 @@ func (p *process) endAll(grace time.Duration, reason string) <-chan struct{} {
 		case <-p.ending:
 		default:
 			if grace <= 0 {
-				p.child.tree.kill()
+				p.child.tree.Kill()
 			}
 			return p.ending
 		}
@@ -155,7 +155,7 @@ func (p *process) endAll(grace time.Duration, reason string) <-chan struct{} {
 // endTree returns when the tree is gone, or was killed.
 func (p *process) endTree(grace time.Duration) {
 	tree := p.child.tree
-	if grace > 0 && tree.terminate(p.terminal) {
+	if grace > 0 && tree.Terminate(p.terminal) {
 		deadline := time.NewTimer(grace)
 		defer deadline.Stop()
 		exited := p.exited
@@ -164,23 +164,23 @@ func (p *process) endTree(grace time.Duration) {
 			select {
 			case <-deadline.C:
 				again.Stop()
-				tree.kill()
+				tree.Kill()
 				return
 			case <-p.table.hurry:
 				again.Stop()
-				tree.kill()
+				tree.Kill()
 				return
 			case <-exited:
 				exited = nil // the others may take the rest of the grace
 			case <-again.C:
 			}
 			again.Stop()
-			if p.hasExited() && !tree.alive() {
+			if p.hasExited() && !tree.Alive() {
 				return
 			}
 		}
 	}
-	tree.kill()
+	tree.Kill()
 }
 
 // limitTime ends the process when its wall clock limit is over.

@@ -16,6 +16,7 @@ import (
 
 	"waldo/env"
 	"waldo/env/host/output"
+	"waldo/env/host/tree"
 	"waldo/pathuri"
 )
 
@@ -28,7 +29,7 @@ type launch struct {
 	environ []string
 	dir     string
 	log     *output.Log
-	cgroups *cgroups
+	cgroups *tree.Cgroups
 }
 
 // A child is a started leader with this machine's handles of it.
@@ -36,10 +37,9 @@ type child struct {
 	pid     int
 	streams []*output.Stream
 	input   *input // nil without standard input
-	tree    *tree
+	tree    *tree.Tree
 
-	waiter leaderWaiter
-	slave  *os.File // the terminal's other end, kept open until the leader has ended, or nil
+	slave *os.File // the terminal's other end, kept open until the leader has ended, or nil
 
 	once  sync.Once
 	files []*os.File
@@ -117,19 +117,18 @@ func start(l launch) (_ *child, err error) {
 			}
 		}
 	}
-	if child.tree, err = newTree(l, attr); err != nil {
+	if child.tree, err = tree.New(l.cgroups, c.Limits, c.CleanEnv, attr); err != nil {
 		return nil, err
 	}
-	child.pid, child.waiter, err = fork(path, argv, attr, child.tree)
+	child.pid, err = child.tree.Start(path, argv, attr)
 	if err != nil {
-		child.tree.close()
+		child.tree.Close()
 		file := path
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(l.dir, file)
 		}
 		return nil, explain(program, file, err)
 	}
-	child.tree.leader = child.pid
 	return child, nil
 }
 
@@ -169,32 +168,12 @@ func pipe(toChild bool) (ours *os.File, theirs int, err error) {
 	return os.NewFile(uintptr(ends[our]), name), ends[1-our], nil
 }
 
-const (
-	busyPatience = time.Second // how long a program that is being written is tried again
-	busyPause    = 50 * time.Millisecond
-)
-
-// whileBusy calls fork again while the program is open for writing. One that some other thread has just written may
-// still be open in a child of that moment, between its fork and its exec; that passes, on a busy machine not at once.
-// fork must not hold a lock that other starts want from one call to the next.
-func whileBusy(fork func() error) error {
-	deadline := time.Now().Add(busyPatience)
-	for pause := time.Millisecond; ; pause = min(2*pause, busyPause) {
-		if err := fork(); err != syscall.ETXTBSY || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(pause)
-	}
-}
-
 // wait waits for the leader and reaps it.
 func (c *child) wait() exitStatus {
-	ws, usage := c.waiter.wait(c.pid)
-	children.remove(c.pid)
-	c.tree.reaped()
+	ws, usage := c.tree.Wait()
 	status := exitStatus{code: int64(ws.ExitStatus()), cpu: time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}
 	if ws.Signaled() {
-		status.code, status.signal = -1, signalName(ws.Signal())
+		status.code, status.signal = -1, tree.SignalName(ws.Signal())
 	}
 	return status
 }
@@ -221,11 +200,11 @@ func (c *child) resize(size env.Size) error {
 
 // signal sends sig to the leader's group.
 func (p *process) signal(sig env.Signal) error {
-	n, err := signalNumber(sig)
+	n, err := tree.SignalNumber(sig)
 	if err != nil {
 		return err
 	}
-	if err := p.child.tree.signalGroup(n); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := p.child.tree.Signal(n); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("signal %s to process %q: %w", sig, p.id, err)
 	}
 	return nil
@@ -249,7 +228,7 @@ func nativeDirectory(u pathuri.URI, fallback string) (string, error) {
 // machineAbilities lists what this machine can do beyond pipes.
 func (t *Table) machineAbilities() []string {
 	abilities := []string{env.AbilityTerminal}
-	if t.cgroups.canLimit() {
+	if t.cgroups.CanLimit() {
 		abilities = append(abilities, env.AbilityLimits)
 	}
 	return abilities

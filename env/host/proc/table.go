@@ -2,8 +2,7 @@
 //
 // A process belongs to its [Table], not to the call that started it, and a table implements [env.Runner]: any
 // number of callers attach to a process, one of them as its owner, each reading its output (see package output) at an
-// offset of its own. What the machine needs once per program, and not per table, are the explicit functions [StartReaper],
-// [DefaultSignals] and [CloseInherited].
+// offset of its own. What a server needs once, and not per table, is in package tree.
 package proc
 
 import (
@@ -20,6 +19,7 @@ import (
 
 	"waldo/env"
 	"waldo/env/host/output"
+	"waldo/env/host/tree"
 )
 
 // Options says what a table may use. A zero field has the value its comment names.
@@ -44,7 +44,7 @@ type Table struct {
 	options Options
 	memory  *output.Budget
 	disk    *output.Budget
-	cgroups *cgroups
+	cgroups *tree.Cgroups
 
 	ending  context.Context // ends when Close begins
 	end     context.CancelFunc
@@ -80,7 +80,7 @@ func New(o Options) *Table {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Directory = cmp.Or(o.Directory, os.TempDir())
 	t := &Table{
-		options: o, memory: output.NewBudget(o.MemoryBudget), disk: output.NewBudget(o.SpillBudget), cgroups: newCgroups(o.NoCgroups),
+		options: o, memory: output.NewBudget(o.MemoryBudget), disk: output.NewBudget(o.SpillBudget), cgroups: tree.NewCgroups(o.NoCgroups),
 		hurry: make(chan struct{}), entries: make(map[string]*entry), closed: make(chan struct{}),
 	}
 	t.ending, t.end = context.WithCancel(context.Background())
@@ -234,10 +234,16 @@ func (t *Table) Processes(ctx context.Context) ([]env.ProcessInfo, error) {
 	}
 	processes := t.list()
 	infos := make([]env.ProcessInfo, len(processes))
+	trees := make([]*tree.Tree, len(processes)) // of those that may still run
 	for i, p := range processes {
-		infos[i] = p.info()
+		if infos[i] = p.info(); infos[i].State != env.Closed {
+			trees[i] = p.child.tree
+		}
 	}
-	addUsage(processes, infos)
+	for i, usage := range tree.UsageOf(trees) {
+		infos[i].CPU = max(infos[i].CPU, usage.CPU)
+		infos[i].Memory = usage.Memory
+	}
 	return infos, nil
 }
 
@@ -310,7 +316,7 @@ func (t *Table) drop(p *process) {
 	}
 	p.mu.Unlock()
 	p.log.Discard()
-	p.child.tree.close()
+	p.child.tree.Close()
 }
 
 // finished is told by each process at its end.
@@ -318,7 +324,7 @@ func (t *Table) finished(p *process) {
 	t.mu.Lock()
 	t.alive--
 	t.mu.Unlock()
-	p.child.tree.settle()
+	p.child.tree.Settle()
 	t.prune()
 }
 
@@ -391,7 +397,7 @@ func (t *Table) shutDown(ctx context.Context) {
 	for _, p := range t.list() {
 		t.drop(p)
 	}
-	t.cgroups.close()
+	t.cgroups.Close()
 }
 
 // startedAll waits for the starts under way; no more begin.

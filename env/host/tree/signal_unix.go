@@ -1,6 +1,6 @@
 //go:build unix
 
-package proc
+package tree
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"waldo/env"
 )
 
-// signalNumber returns the machine's number for sig: by name, or for one that has no name by number.
-func signalNumber(sig env.Signal) (syscall.Signal, error) {
+// SignalNumber returns the machine's number for sig: by name, or for one that has no name by number.
+func SignalNumber(sig env.Signal) (syscall.Signal, error) {
 	name := strings.TrimPrefix(string(sig), "SIG")
 	if n := unix.SignalNum("SIG" + name); n != 0 {
 		return n, nil
@@ -25,8 +25,8 @@ func signalNumber(sig env.Signal) (syscall.Signal, error) {
 	return 0, fmt.Errorf("%w: signal %q; use a name such as TERM, INT or KILL", env.ErrInvalid, string(sig))
 }
 
-// signalName is the contrary.
-func signalName(n syscall.Signal) env.Signal {
+// SignalName is the contrary.
+func SignalName(n syscall.Signal) env.Signal {
 	if name := unix.SignalName(n); name != "" {
 		return env.Signal(strings.TrimPrefix(name, "SIG"))
 	}

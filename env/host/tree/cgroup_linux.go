@@ -1,4 +1,4 @@
-package proc
+package tree
 
 import (
 	"bufio"
@@ -18,9 +18,9 @@ import (
 	"waldo/env"
 )
 
-// cgroups makes the cgroups (v2) of a table's processes, below the one that this program is in, where that is
+// Cgroups makes the cgroups (v2) of the trees of one table, below the one that this program is in, where that is
 // allowed. Making one takes longer than using it, so that empty ones are kept.
-type cgroups struct {
+type Cgroups struct {
 	mu     sync.Mutex
 	tried  bool
 	dir    string   // "" where there are none
@@ -42,10 +42,11 @@ type cgroup struct {
 	memory  int64
 }
 
-func newCgroups(none bool) *cgroups { return &cgroups{tried: none} }
+// NewCgroups returns a maker of cgroups; with none it makes none.
+func NewCgroups(none bool) *Cgroups { return &Cgroups{tried: none} }
 
 // get returns a cgroup, or nil where there are none and no limit needs one.
-func (g *cgroups) get(limits env.Limits) (*cgroup, error) {
+func (g *Cgroups) get(limits env.Limits) (*cgroup, error) {
 	limited := limits.Memory > 0 || limits.Processes > 0
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +83,7 @@ func (g *cgroups) get(limits env.Limits) (*cgroup, error) {
 }
 
 // begin makes the cgroup above them at the first use.
-func (g *cgroups) begin() {
+func (g *Cgroups) begin() {
 	if !g.tried {
 		g.tried = true
 		if g.dir = makeBase(); g.dir != "" {
@@ -92,7 +93,7 @@ func (g *cgroups) begin() {
 }
 
 // settle takes a cgroup back if it is empty, and tells whether it was.
-func (g *cgroups) settle(c *cgroup) bool {
+func (g *Cgroups) settle(c *cgroup) bool {
 	if c.populated() {
 		return false
 	}
@@ -103,7 +104,7 @@ func (g *cgroups) settle(c *cgroup) bool {
 }
 
 // put takes a cgroup back.
-func (g *cgroups) put(c *cgroup) {
+func (g *Cgroups) put(c *cgroup) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tidy()
@@ -114,7 +115,7 @@ func (g *cgroups) put(c *cgroup) {
 	}
 }
 
-func (g *cgroups) keep(c *cgroup) {
+func (g *Cgroups) keep(c *cgroup) {
 	used, ok := c.cpu()
 	if ok && !c.limited && !c.killed && g.dir != "" && len(g.free) < keepFree {
 		c.base += used
@@ -127,7 +128,7 @@ func (g *cgroups) keep(c *cgroup) {
 }
 
 // tidy looks after those that were not empty when they came back.
-func (g *cgroups) tidy() {
+func (g *Cgroups) tidy() {
 	strays := g.strays
 	g.strays = nil
 	for _, c := range strays {
@@ -140,7 +141,7 @@ func (g *cgroups) tidy() {
 }
 
 // disable makes no more: this machine forbids them after all.
-func (g *cgroups) disable() {
+func (g *Cgroups) disable() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	free := g.free
@@ -154,8 +155,8 @@ func (g *cgroups) disable() {
 	g.dir, g.alive = "", nil
 }
 
-// close ends whatever is left in them, and removes them.
-func (g *cgroups) close() {
+// Close ends whatever is left in them, and removes them.
+func (g *Cgroups) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	dir, alive := g.dir, g.alive
@@ -183,7 +184,7 @@ func (g *cgroups) close() {
 }
 
 // enableLimits makes the controllers available.
-func (g *cgroups) enableLimits() error {
+func (g *Cgroups) enableLimits() error {
 	if g.limits {
 		return nil
 	}
@@ -375,8 +376,8 @@ func ownCgroup() string {
 	return ""
 }
 
-// canLimit tells whether memory and process counts can be bounded.
-func (g *cgroups) canLimit() bool {
+// CanLimit tells whether memory and process counts can be bounded.
+func (g *Cgroups) CanLimit() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.begin()

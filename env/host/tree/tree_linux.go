@@ -1,4 +1,4 @@
-package proc
+package tree
 
 import (
 	"bytes"
@@ -18,26 +18,27 @@ import (
 	"waldo/env"
 )
 
-// A tree is everything that descends from a leader. The group is reached by its number. What has left the group is
+// A Tree is everything that descends from a leader. The group is reached by its number. What has left the group is
 // found in the cgroup, if there is one; else by session, by parents, and by a cookie in the environment.
-type tree struct {
+type Tree struct {
 	leader int
+	waiter leaderWaiter
 	cookie string
 	born   int64       // nothing of the tree began before; in the kernel's ticks
 	gone   atomic.Bool // the leader was reaped, so that its number may be used again
 
 	mu     sync.Mutex
-	pool   *cgroups
+	pool   *Cgroups
 	cgroup *cgroup // nil without one, or when it was given back
 	empty  bool    // it was given back empty, so that nothing is left of the tree
 }
 
 const cookieName = "WALDO_PROCESS"
 
-// newTree prepares attr so that what it starts can be found again, and sets the limits.
-func newTree(l launch, attr *syscall.ProcAttr) (*tree, error) {
-	t := &tree{pool: l.cgroups, born: ticks()}
-	limits := l.command.Limits
+// New prepares attr so that what it starts can be found again, and sets the limits. clean says that nothing may be added
+// to the environment for that. The tree has to be closed.
+func New(cgroups *Cgroups, limits env.Limits, clean bool, attr *syscall.ProcAttr) (*Tree, error) {
+	t := &Tree{pool: cgroups, born: ticks()}
 	cgroup, err := t.pool.get(limits)
 	if err != nil {
 		return nil, err
@@ -47,19 +48,19 @@ func newTree(l launch, attr *syscall.ProcAttr) (*tree, error) {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, cgroup.fd
 		return t, nil
 	}
-	if !l.command.CleanEnv { // a clean environment stays clean
+	if !clean { // a clean environment stays clean
 		t.setCookie(attr)
 	}
 	return t, nil
 }
 
-func (t *tree) setCookie(attr *syscall.ProcAttr) {
+func (t *Tree) setCookie(attr *syscall.ProcAttr) {
 	t.cookie = cookieName + "=" + rand.Text()
 	attr.Env = append(attr.Env[:len(attr.Env):len(attr.Env)], t.cookie)
 }
 
 // leaveCgroup gives up the cgroup if err, of a start, may come from it, and tells whether to start again.
-func (t *tree) leaveCgroup(err error, attr *syscall.ProcAttr) bool {
+func (t *Tree) leaveCgroup(err error, attr *syscall.ProcAttr) bool {
 	if t.cgroup == nil || t.cgroup.limited {
 		return false
 	}
@@ -73,29 +74,27 @@ func (t *tree) leaveCgroup(err error, attr *syscall.ProcAttr) bool {
 		return false
 	}
 	t.pool.disable()
-	t.close()
+	t.Close()
 	attr.Sys.UseCgroupFD = false
 	t.setCookie(attr)
 	return true
 }
 
-func (t *tree) reaped() { t.gone.Store(true) }
-
 // ours tells that the leader's number still names its group, and nobody else's.
-func (t *tree) ours() bool {
+func (t *Tree) ours() bool {
 	return !t.gone.Load() || unix.Kill(t.leader, 0) == unix.ESRCH
 }
 
-// signalGroup signals the leader's group.
-func (t *tree) signalGroup(sig syscall.Signal) error {
+// Signal signals the leader's group.
+func (t *Tree) Signal(sig syscall.Signal) error {
 	if !t.ours() {
 		return unix.ESRCH
 	}
 	return unix.Kill(-t.leader, sig)
 }
 
-// terminate asks everything in the tree to end, and tells whether there was anything.
-func (t *tree) terminate(terminal bool) bool {
+// Terminate asks everything in the tree to end, and tells whether there was anything.
+func (t *Tree) Terminate(terminal bool) bool {
 	signals := []syscall.Signal{unix.SIGTERM, unix.SIGCONT} // one that is stopped has to hear it
 	if terminal {
 		signals = []syscall.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGCONT} // shells at a terminal mind only HUP
@@ -103,7 +102,7 @@ func (t *tree) terminate(terminal bool) bool {
 	some := false
 	stragglers := t.members(true)
 	for _, sig := range signals {
-		if t.signalGroup(sig) == nil {
+		if t.Signal(sig) == nil {
 			some = true
 		}
 		for _, m := range stragglers {
@@ -115,9 +114,9 @@ func (t *tree) terminate(terminal bool) bool {
 	return some
 }
 
-// kill ends everything in the tree, also what it starts meanwhile.
-func (t *tree) kill() {
-	t.signalGroup(unix.SIGKILL) //nolint:errcheck // it may be gone
+// Kill ends everything in the tree, also what it starts meanwhile.
+func (t *Tree) Kill() {
+	t.Signal(unix.SIGKILL) //nolint:errcheck // it may be gone
 	t.mu.Lock()
 	whole := t.cgroup != nil && t.cgroup.kill() == nil
 	t.mu.Unlock()
@@ -136,8 +135,8 @@ func (t *tree) kill() {
 	}
 }
 
-// alive tells whether anything of the tree still runs.
-func (t *tree) alive() bool {
+// Alive tells whether anything of the tree still runs.
+func (t *Tree) Alive() bool {
 	t.mu.Lock()
 	if t.cgroup != nil {
 		defer t.mu.Unlock()
@@ -167,7 +166,7 @@ func (m member) signal(sig syscall.Signal) bool {
 }
 
 // members lists the living members of the tree, or only those outside the leader's group.
-func (t *tree) members(outside bool) (members []member) {
+func (t *Tree) members(outside bool) (members []member) {
 	ours := t.ours()
 	t.mu.Lock()
 	cgroup, empty := t.cgroup, t.empty
@@ -212,8 +211,8 @@ func (t *tree) members(outside bool) (members []member) {
 	return members
 }
 
-// settle gives the cgroup back when the process is closed and nothing is left in it.
-func (t *tree) settle() {
+// Settle gives the cgroup back when the process is closed and nothing is left in it.
+func (t *Tree) Settle() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.cgroup != nil && t.pool.settle(t.cgroup) {
@@ -221,8 +220,8 @@ func (t *tree) settle() {
 	}
 }
 
-// close gives the cgroup back whatever is in it.
-func (t *tree) close() {
+// Close gives the cgroup back whatever is in it.
+func (t *Tree) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.cgroup != nil {
@@ -344,33 +343,34 @@ func cookieOf(pid int) string {
 	return ""
 }
 
-// addUsage adds what the running trees use at present.
-func addUsage(processes []*process, infos []env.ProcessInfo) {
-	var bySession map[int]procStat
-	for i, p := range processes {
-		if infos[i].State == env.Closed {
+// UsageOf tells what the trees use at present, in their order. A nil one uses nothing.
+func UsageOf(trees []*Tree) []Usage {
+	usages := make([]Usage, len(trees))
+	var bySession map[int]Usage
+	for i, t := range trees {
+		if t == nil {
 			continue
 		}
-		cpu, memory, ok := p.child.tree.cgroupUsage()
+		cpu, memory, ok := t.cgroupUsage()
 		if !ok {
 			if bySession == nil {
-				bySession = make(map[int]procStat)
+				bySession = make(map[int]Usage)
 				for _, stat := range theProcesses.now() {
 					sum := bySession[stat.session]
-					sum.cpu += stat.cpu
-					sum.resident += stat.resident
+					sum.CPU += stat.cpu
+					sum.Memory += stat.resident
 					bySession[stat.session] = sum
 				}
 			}
-			sum := bySession[p.child.pid]
-			cpu, memory = sum.cpu, sum.resident
+			usages[i] = bySession[t.leader]
+			continue
 		}
-		infos[i].CPU = max(infos[i].CPU, cpu)
-		infos[i].Memory = memory
+		usages[i] = Usage{cpu, memory}
 	}
+	return usages
 }
 
-func (t *tree) cgroupUsage() (cpu time.Duration, memory int64, ok bool) {
+func (t *Tree) cgroupUsage() (cpu time.Duration, memory int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.cgroup == nil {
@@ -388,8 +388,8 @@ func (t *tree) cgroupUsage() (cpu time.Duration, memory int64, ok bool) {
 	return cpu, memory, true
 }
 
-// broken says which limit the tree ran into, "" if none.
-func (t *tree) broken() string {
+// Broken says which limit the tree ran into, "" if none.
+func (t *Tree) Broken() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.cgroup == nil || !t.cgroup.limited {

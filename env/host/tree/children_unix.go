@@ -1,9 +1,11 @@
-package proc
+//go:build unix
+
+package tree
 
 import "sync"
 
-// childSet knows the leaders that this program's tables have started and not reaped yet, so that the reaper
-// leaves them alone. There is one, since a program's children are its own, whatever table they are in.
+// childSet knows the leaders that this program has started through trees and not reaped yet, so that the reaper
+// leaves them alone. There is one, since a program's children are its own, whatever table their trees are in.
 type childSet struct {
 	forking sync.RWMutex // the read side is held from before a fork until its child is in the set
 

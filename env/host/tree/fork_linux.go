@@ -1,4 +1,4 @@
-package proc
+package tree
 
 import (
 	"os"
@@ -9,13 +9,11 @@ import (
 
 const maxSignal = 64
 
-func cloexecPipe(ends *[2]int) error { return unix.Pipe2(ends[:], unix.O_CLOEXEC) }
-
 // A leaderWaiter waits for one leader: in the poller by its pidfd, or, on a kernel without, in a thread.
 type leaderWaiter struct{ pidfd *os.File }
 
 // fork starts the leader, if it can inside its cgroup.
-func fork(path string, argv []string, attr *syscall.ProcAttr, t *tree) (int, leaderWaiter, error) {
+func fork(path string, argv []string, attr *syscall.ProcAttr, t *Tree) (int, leaderWaiter, error) {
 	pidfd := -1
 	attr.Sys.PidFD = &pidfd
 	var pid int
