@@ -250,8 +250,8 @@ func TestNoHello(t *testing.T) {
 				synctest.Wait()
 				_, written := clientEnd.Count()
 				n := unauthenticatedBytes - int(written) - headers
-				if n > MaxData {
-					n = MaxData / 2
+				if n > farData {
+					n = farData / 2
 				}
 				if call.Send(context.Background(), 0, make([]byte, max(n, 1))) != nil {
 					return

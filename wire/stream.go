@@ -27,7 +27,19 @@ type stream struct {
 }
 
 func newStream(c *Conn, y *yamux.Stream) *stream {
-	return &stream{conn: c, y: y, d: newDecoder(y)}
+	return &stream{conn: c, y: y, d: newDecoder(drained{y})}
+}
+
+// drained reads a yamux stream to what has come. A Read that waits may end with its deadline though bytes came at
+// the same moment; the next one finds them.
+type drained struct{ y *yamux.Stream }
+
+func (d drained) Read(b []byte) (int, error) {
+	n, err := d.y.Read(b)
+	if errors.Is(err, yamux.ErrTimeout) {
+		n, err = d.y.Read(b)
+	}
+	return n, err
 }
 
 // read is the reader goroutine: it ends when the stream does, and is the one that closes it.
