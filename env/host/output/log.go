@@ -119,13 +119,6 @@ func (l *Log) overBound() bool {
 	return unread >= logBound || flight >= flightBound
 }
 
-// hasRoom tells whether a stream may append now.
-func (l *Log) hasRoom() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.overBound()
-}
-
 // slabFor gives a stream a slab on this log's account: a large one if wanted and there, else a small one, or nil
 // when the budget has none. With force it always gives one.
 func (l *Log) slabFor(large, force bool) *slab {

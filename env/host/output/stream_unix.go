@@ -171,3 +171,10 @@ func (s *Stream) Drain() {
 		}
 	})
 }
+
+// hasRoom tells whether a stream may append now.
+func (l *Log) hasRoom() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.overBound()
+}

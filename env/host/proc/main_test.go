@@ -78,5 +78,3 @@ func exit(t testing.TB, p env.Process) env.Exit {
 	}
 	return e
 }
-
-func tctx() context.Context { return context.Background() }

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"context"
 	"bufio"
 	"bytes"
 	"fmt"
@@ -185,3 +186,5 @@ func resident(t testing.TB) int64 {
 	t.Fatal("no VmRSS")
 	return 0
 }
+
+func tctx() context.Context { return context.Background() }

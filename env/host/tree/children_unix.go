@@ -26,10 +26,3 @@ func (c *childSet) remove(pid int) {
 	defer c.mu.Unlock()
 	delete(c.pids, pid)
 }
-
-func (c *childSet) has(pid int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.pids[pid]
-	return ok
-}

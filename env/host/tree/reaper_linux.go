@@ -118,3 +118,10 @@ func childrenOfSelf() (pids []int) {
 	}
 	return pids
 }
+
+func (c *childSet) has(pid int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.pids[pid]
+	return ok
+}
