@@ -312,7 +312,7 @@ func TestShellDetach(t *testing.T) {
 	w.expect("full screen")
 	w.expect("PROMPT> ")
 	w.send("~.")
-	id := w.expect(`app-server: detached from (\w+/shell), which lives for 10m without a client; to come back: app-server attach -e unix://\S+ (\w+/shell)`)[1]
+	id := w.expect(`\r\napp-server: detached from (\w+/shell), which lives for 10m without a client; to come back: \S*app-server attach -e unix://\S+ (\w+/shell)`)[1]
 	w.exits(0)
 	if text := w.text(); !strings.Contains(text, "\x1b[?1049l") || !strings.Contains(text, "\x1b[?25h") {
 		t.Errorf("the screen is not given back in %q", text)
@@ -331,11 +331,11 @@ func TestShellDetach(t *testing.T) {
 	w.send("echo see''n\r")
 	watcher.expect("seen")
 	watcher.send("\x03")
-	watcher.expect("detached from")
+	watcher.expect(`\r\napp-server: detached from .*; to come back: .* --watch ` + id + `\r\n`)
 	watcher.exits(0)
 
 	taker := r.open(24, 80, "attach", "--take", id)
-	w.expect("app-server: " + id + " was taken over")
+	w.expect(`\r\napp-server: ` + id + ` was taken over by somebody else; to take it back: \S*app-server attach -e unix://\S+ --take ` + id + `\r\n`)
 	w.exits(125)
 	taker.send("\rexit 5\r")
 	taker.exits(5)
@@ -366,12 +366,12 @@ func TestShellServerGone(t *testing.T) {
 	r := newRig(t)
 	w, other := r.shell(24, 80), r.shell(24, 80)
 	r.stop(syscall.SIGKILL)
-	w.expect(`\r\napp-server: connection lost.*; trying to connect again\r\n`)
+	w.expect(`\r\napp-server: connection lost.*; trying to connect again \(Enter ~\. leaves\)\r\n`)
 	other.expect(`trying to connect again`)
 	other.send("\r~.")
 	other.exits(0)
 	r.serve()
-	w.expect(`server restarted`)
+	w.expect(`app-server: environment unix://\S+: server restarted, its processes are gone\r\n`)
 	w.exits(125)
 }
 

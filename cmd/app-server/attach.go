@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,17 +24,27 @@ somebody else does, attach only watches, unless --take makes it the one: then th
 ~. detaches again; a watcher also leaves with Ctrl-C.`,
 		Example: `  app-server attach -e tcp://127.0.0.1:7777 3f0c9a/shell
   app-server attach --watch 3f0`,
-		Args:        cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return errors.New("no process given; " + c.commandLine("ps") + " lists them")
+			case len(args) > 1:
+				return fmt.Errorf("%d processes given; attach comes back to one", len(args))
+			}
+			return nil
+		},
 		Annotations: map[string]string{runsSomething: annotationValue},
 		RunE: func(command *cobra.Command, args []string) error {
+			if take && watch {
+				return errors.New("--take and --watch exclude each other")
+			}
 			return attach(command.Context(), c, args[0], lease, env.Attach{From: -1, Take: take, Watch: watch})
 		},
 	}
 	command.Flags().BoolVar(&take, "take", false, "take the process over from whoever is attached")
 	command.Flags().BoolVar(&watch, "watch", false, "only look")
-	command.Flags().DurationVar(&lease, "lease", longestLease, "how long it outlives our connection, at most what the server grants")
-	command.Flags().Lookup("lease").DefValue = ""
-	command.MarkFlagsMutuallyExclusive("take", "watch")
+	command.Flags().Var(newPeriod(&lease, longestLease), "lease", "how long it outlives our connection (default: the longest that the server grants)")
+	command.Flags().Lookup("lease").DefValue = "" // its usage tells
 	return command
 }
 
@@ -53,7 +64,7 @@ func attach(ctx context.Context, c *connection, name string, lease time.Duration
 		if err != nil {
 			return f, e.Explain(err)
 		}
-		if f.info, err = findProcess(processes, name); err != nil {
+		if f.info, err = findProcess(processes, name, c.commandLine("ps", "-a")); err != nil {
 			return f, err
 		}
 		if f.process, err = e.Attach(ctx, f.info.ID, how); err != nil {

@@ -116,10 +116,10 @@ func TestFindProcess(t *testing.T) {
 		{"build", "bb11/build", ""},
 		{"same", "", "cc/same, dd/same"},
 		{"x", "ff/x", ""},
-		{"zz", "", `unknown process "zz"`},
+		{"zz", "", `unknown process "zz"; app-server ps -a lists them`},
 		{"", "", "unknown process"},
 	} {
-		p, err := findProcess(processes, c.name)
+		p, err := findProcess(processes, c.name, "app-server ps -a")
 		if p.ID != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%q: %q, %v; want %q, %q", c.name, p.ID, err, c.want, c.err)
 		}
@@ -184,6 +184,44 @@ func TestText(t *testing.T) {
 	} {
 		if got := durationText(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
+// TestUsageErrors: what is typed wrongly is told in words of ours, with what to do, before anything is dialled.
+func TestUsageErrors(t *testing.T) {
+	for _, c := range []struct{ line, want string }{
+		{"rnu", `unknown command "rnu" (did you mean run?); see app-server --help`},
+		{"dance", `unknown command "dance"; see app-server --help`},
+		{"ps foo", `ps takes no argument such as "foo"; see app-server ps --help`},
+		{"shell tcp://box", `shell takes no argument such as "tcp://box"; see app-server shell --help`},
+		{"attach -e tcp://box:1", "no process given; " + self() + " ps -e tcp://box:1 lists them"},
+		{"attach a b", "2 processes given; attach comes back to one"},
+		{"attach --take --watch a", "--take and --watch exclude each other"},
+		{"kill -e tcp://box:1", "no process given; " + self() + " ps -e tcp://box:1 lists them"},
+		{"run --lease 5 -- true", `invalid argument "5" for "--lease" flag: want a time such as 90s, 10m or 1h30m; see app-server run --help`},
+		{"run --linger=-1s -- true", `invalid argument "-1s" for "--linger" flag: it is negative; see app-server run --help`},
+	} {
+		root := newRoot()
+		root.SetArgs(strings.Fields(c.line))
+		if err := root.Execute(); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v; want %s", c.line, err, c.want)
+		}
+	}
+}
+
+// TestDefaults: help shows a default once, in words where there is no number.
+func TestDefaults(t *testing.T) {
+	for _, c := range []struct{ command, want string }{
+		{"attach", "--lease duration   how long it outlives our connection (default: the longest that the server grants)\n"},
+		{"shell", "--lease duration     how long it outlives our connection (default: the server's)\n"},
+		{"run", "for what still holds the output (default 2s)\n"},
+		{"run", "end it after this time\n"},
+		{"kill", "between the polite signal and the kill (default 5s)\n"},
+	} {
+		command, _, err := newRoot().Find([]string{c.command})
+		if err != nil || !strings.Contains(command.UsageString(), c.want) {
+			t.Errorf("%v; no %q in\n%s", err, c.want, command.UsageString())
 		}
 	}
 }

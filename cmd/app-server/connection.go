@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -70,6 +71,23 @@ func (c *connection) arguments() string {
 	return quoteWords(words)
 }
 
+// commandLine is one of our commands on the same environment, as a person would type it here.
+func (c *connection) commandLine(name string, more ...string) string {
+	line := self() + " " + name + " " + c.arguments()
+	if len(more) > 0 {
+		line += " " + quoteWords(more)
+	}
+	return line
+}
+
+// self is what this program was started as, if that can be typed again.
+func self() string {
+	if runtime.GOOS == "windows" || len(os.Args) == 0 || os.Args[0] == "" {
+		return programName // the shells there do not quote as we do
+	}
+	return quoteWord(os.Args[0])
+}
+
 // serverStateDir is where an exec-server of this user keeps what local clients find: its token and pin.
 func serverStateDir() (string, error) {
 	home := os.Getenv("WALDO_HOME")
@@ -85,11 +103,18 @@ func serverStateDir() (string, error) {
 
 // lossNotice tells people about lost connections, but not about the blinks that nobody would notice.
 type lossNotice struct {
-	tell func(format string, args ...any)
-
 	mu    sync.Mutex
+	tell  func(format string, args ...any)
+	leave string // how a person leaves meanwhile
 	timer *time.Timer
 	told  bool
+}
+
+// onConsole has it told by tell, where leave says how to leave.
+func (n *lossNotice) onConsole(tell func(format string, args ...any), leave string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tell, n.leave = tell, leave
 }
 
 const tellLossAfter = time.Second
@@ -115,7 +140,7 @@ func (n *lossNotice) status(lost error) {
 		defer n.mu.Unlock()
 		if n.timer == timer {
 			n.told = true
-			n.tell("%v; trying to connect again", lost)
+			n.tell("%v; trying to connect again%s", lost, n.leave)
 		}
 	})
 	n.timer = timer

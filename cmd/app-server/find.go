@@ -9,8 +9,8 @@ import (
 )
 
 // findProcess finds what a person calls a process: its SESSION/ID, a beginning of that, or the ID in its session,
-// where only one is meant. Of several the one that still lives is.
-func findProcess(processes []env.ProcessInfo, name string) (env.ProcessInfo, error) {
+// where only one is meant. Of several the one that still lives is. lister is the command line that shows them all.
+func findProcess(processes []env.ProcessInfo, name, lister string) (env.ProcessInfo, error) {
 	for _, p := range processes {
 		if p.ID == name {
 			return p, nil
@@ -45,5 +45,5 @@ func findProcess(processes []env.ProcessInfo, name string) (env.ProcessInfo, err
 			return env.ProcessInfo{}, fmt.Errorf("%q means several processes (%s); give more of it", name, strings.Join(ids, ", "))
 		}
 	}
-	return env.ProcessInfo{}, fmt.Errorf("%w %q; %s ps -a lists them", env.ErrUnknownProcess, name, programName)
+	return env.ProcessInfo{}, fmt.Errorf("%w %q; %s lists them", env.ErrUnknownProcess, name, lister)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"waldo/env"
@@ -54,6 +55,7 @@ type joined struct {
 	console     *console // nil unless it is taken
 	cancel      context.CancelCauseFunc
 	modes       modes
+	inLine      atomic.Bool // the last of the output was no end of a line
 	tell        func(format string, args ...any)
 
 	output   chan error      // how the output ended
@@ -84,7 +86,12 @@ func (s *stage) join(ctx context.Context, e *registry.Environment, p env.Process
 			return err
 		}
 		console.undoText = j.modes.undo
-		j.console, j.tell, s.notice.tell = console, console.say, console.say
+		j.console, j.tell = console, console.say
+		leave := ""
+		if how.escapes {
+			leave = " (Enter ~. leaves)"
+		}
+		s.notice.onConsole(console.say, leave)
 		defer console.restore()
 		go j.followSize(ctx)
 	}
@@ -149,12 +156,23 @@ func (j *joined) wait() error {
 // leave lets the process live without us, and says how to come back.
 func (j *joined) leave(format string, args ...any) {
 	j.quiet()
+	j.newLine()
 	lease := ""
 	if granted := j.environment.Connection().Lease; granted > 0 && !j.watch {
 		lease = fmt.Sprintf(", which lives for %s without a client", durationText(granted))
 	}
-	say("%s %s%s; to come back: %s attach %s %s", fmt.Sprintf(format, args...), j.id, lease,
-		programName, j.stage.connection.arguments(), quoteWord(j.id))
+	how := []string{j.id}
+	if j.watch {
+		how = []string{"--watch", j.id}
+	}
+	say("%s %s%s; to come back: %s", fmt.Sprintf(format, args...), j.id, lease, j.stage.connection.commandLine("attach", how...))
+}
+
+// newLine begins a line of our own behind what the program has left on the terminal here.
+func (j *joined) newLine() {
+	if j.console != nil && j.inLine.Load() {
+		fmt.Fprintln(os.Stderr)
+	}
 }
 
 // hang hangs up on a shell, whose terminal is gone.
@@ -191,10 +209,17 @@ func (j *joined) outputEnded(err error) error {
 	case errors.As(err, &ours):
 		return j.outputFailed(ours)
 	case errors.Is(err, env.ErrFenced):
-		return &exitError{codeOurFailure, fmt.Errorf("%s was taken over: %w", j.id, err)}
+		j.quiet()
+		j.newLine()
+		return &exitError{codeOurFailure, fmt.Errorf("%s was taken over by somebody else; to take it back: %s",
+			j.id, j.stage.connection.commandLine("attach", "--take", j.id))}
 	case errors.Is(err, env.ErrRestarted):
-		return &exitError{codeOurFailure, fmt.Errorf("environment %s: server restarted: %w", j.environment.Spec(), err)}
+		j.quiet()
+		j.newLine()
+		return &exitError{codeOurFailure, fmt.Errorf("environment %s: server restarted, its processes are gone", j.environment.Spec())}
 	default:
+		j.quiet()
+		j.newLine()
 		return &exitError{codeOurFailure, j.environment.Explain(err)}
 	}
 	<-j.process.Exited()
@@ -266,6 +291,9 @@ func (j *joined) writeOutput(ctx context.Context) error {
 		}
 		if _, err := file.Write(data); err != nil {
 			return &outputError{file, err}
+		}
+		if len(data) > 0 {
+			j.inLine.Store(data[len(data)-1] != '\n')
 		}
 		j.linger.delivered(chunk.Offset + int64(len(chunk.Data)))
 	}

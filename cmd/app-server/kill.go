@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -23,9 +22,9 @@ func killCommand(c *connection) *cobra.Command {
 With --signal they only get that signal. A beginning of SESSION/ID will do where it is the only one.`,
 		Example: `  app-server kill 3f0c9a/shell
   app-server kill --signal USR1 -e tcp://127.0.0.1:7777 3f0`,
-		Args: func(command *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return fmt.Errorf("no process given; %s ps lists them", programName)
+				return errors.New("no process given; " + c.commandLine("ps") + " lists them")
 			}
 			return nil
 		},
@@ -37,7 +36,7 @@ With --signal they only get that signal. A beginning of SESSION/ID will do where
 		},
 	}
 	command.Flags().StringVarP(&signal, "signal", "s", "", "only send this signal: INT, TERM, HUP, USR1, KILL, …")
-	command.Flags().DurationVar(&grace, "grace", 5*time.Second, "between the polite signal and the kill")
+	command.Flags().Var(newPeriod(&grace, 5*time.Second), "grace", "between the polite signal and the kill")
 	return command
 }
 
@@ -56,7 +55,7 @@ func kill(ctx context.Context, c *connection, names []string, signal env.Signal,
 	for i, name := range names {
 		go func() {
 			defer func() { ended <- struct{}{} }()
-			p, err := findProcess(processes, name)
+			p, err := findProcess(processes, name, c.commandLine("ps", "-a"))
 			switch {
 			case err != nil:
 			case signal != "":

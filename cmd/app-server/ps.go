@@ -25,7 +25,7 @@ LEASE is the time that is left to a process whose client is away. NOTE tells of 
 ("full": the process is blocked, or loses output), and of bytes that were lost.`,
 		Example: `  app-server ps -e tcp://127.0.0.1:7777
   app-server ps -a --json | jq -r '.[].id'`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return ps(command.Context(), c, command.OutOrStdout(), asJSON, all)
 		},

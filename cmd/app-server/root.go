@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -19,7 +20,7 @@ program or on PATH; a URL (tcp://, tls://, unix://, ws://…/mux, wss://…/mux)
   app-server run -e tls://box:7777 --tls-pin sha256:… --token-file t -- make test
   app-server shell -e tcp://127.0.0.1:7777             # a terminal there
   app-server ps -e unix:///run/user/1000/box.sock      # what runs there`,
-		Args:          cobra.NoArgs,
+		Args:          noArguments,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
@@ -37,10 +38,26 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(command.OutOrStdout(), "%s %s\n", programName, version)
 			return err
 		},
 	}
+}
+
+// noArguments refuses arguments, and says what may have been meant.
+func noArguments(command *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case command.HasParent():
+		return fmt.Errorf("%s takes no argument such as %q; see %s --help", command.Name(), args[0], command.CommandPath())
+	}
+	meant := ""
+	command.SuggestionsMinimumDistance = 2
+	if names := command.SuggestionsFor(args[0]); len(names) > 0 {
+		meant = " (did you mean " + strings.Join(names, " or ") + "?)"
+	}
+	return fmt.Errorf("unknown command %q%s; see %s --help", args[0], meant, command.CommandPath())
 }

@@ -27,14 +27,14 @@ one ~. When the connection is lost, the shell is kept and found again; when the 
 hung up. TERM, LANG and LC_* go along.`,
 		Example: `  app-server shell
   app-server shell -e tcp://127.0.0.1:7777 -C src/project`,
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		Annotations: map[string]string{runsSomething: annotationValue},
 		RunE: func(command *cobra.Command, _ []string) error {
 			return runShell(command.Context(), c, directory, lease)
 		},
 	}
 	command.Flags().StringVarP(&directory, "directory", "C", "", "directory to start in, as that machine writes it; relative to the home there (where that is this machine: to ours)")
-	command.Flags().DurationVar(&lease, "lease", 0, "how long it outlives our connection (default: the server's)")
+	command.Flags().Var(newPeriod(&lease, 0), "lease", "how long it outlives our connection (default: the server's)")
 	return command
 }
 

@@ -202,6 +202,9 @@ func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen
 			for _, l := range listeners {
 				l.Close() //nolint:errcheck // it serves nothing yet
 			}
+			if errors.Is(err, syscall.EADDRINUSE) && address.Scheme != "unix" {
+				err = fmt.Errorf("%w, perhaps by another exec-server; choose a port with --listen, 0 for any", err)
+			}
 			return err
 		}
 		listeners = append(listeners, l)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strconv"
@@ -122,6 +123,8 @@ func (e *Environment) Explain(err error) error {
 			return fmt.Errorf("environment %s: %w: %w", e.spec, err, failed)
 		}
 		return fmt.Errorf("environment %s: %w", e.spec, err)
+	case e.Client == nil && noListener(err):
+		return fmt.Errorf("%w; no exec-server listens there", err)
 	case errors.Is(err, wire.Unauthenticated):
 		return fmt.Errorf("environment %s: %w", e.spec, err)
 	case errors.Is(err, wire.Unsupported) && e.server != "" && e.Client != nil && errors.Is(e.refusal(), wire.Unsupported):
@@ -129,6 +132,13 @@ func (e *Environment) Explain(err error) error {
 		return fmt.Errorf("%s and %s are of versions that do not fit together: %w", strconv.Quote(self), strconv.Quote(e.server), err)
 	}
 	return err
+}
+
+// noListener tells whether the machine is there, and nothing that listens.
+func noListener(err error) bool {
+	var failed *net.OpError
+	return errors.As(err, &failed) && failed.Op == "dial" &&
+		(errors.Is(failed, refused) || failed.Net == "unix" && errors.Is(failed, fs.ErrNotExist))
 }
 
 // refusal is why the server has not accepted us, if that is known.
