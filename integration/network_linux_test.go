@@ -602,3 +602,56 @@ func TestChildrenGetDefaultSignals(t *testing.T) {
 		})
 	}
 }
+
+// A server that is told to end tells its clients how their processes have ended.
+func TestServerEndIsTold(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	command := n.through("run", "--", "sh", "-c", "echo ready; sleep 60")
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := n.server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	command.Wait() //nolint:errcheck // the code tells
+	if code := command.ProcessState.ExitCode(); code != 143 {
+		t.Errorf("exit code %d, want 143", code)
+	}
+}
+
+// A run whose connection is lost ends when it is told to.
+func TestTerminatedWhileLost(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	command := n.through("run", "--", "sh", "-c", "echo ready; sleep 60")
+	screen := &watched{text: make(chan struct{}, 1)}
+	command.Stderr = screen
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	n.proxy.Refuse(true)
+	n.proxy.Cut()
+	screen.await(t, "trying to connect again", storyPatience)
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	command.Wait() //nolint:errcheck // the code tells
+	if code := command.ProcessState.ExitCode(); code != 143 || !strings.Contains(screen.String(), "leaves") {
+		t.Errorf("exit code %d, want 143; %q", code, screen)
+	}
+}

@@ -119,6 +119,13 @@ func (n *lossNotice) onConsole(tell func(format string, args ...any), leave stri
 
 const tellLossAfter = time.Second
 
+// lost tells whether the connection has been lost for so long that people were told.
+func (n *lossNotice) lost() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.told
+}
+
 // status is for registry.Spec.Status.
 func (n *lossNotice) status(lost error) {
 	n.mu.Lock()

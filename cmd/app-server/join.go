@@ -144,6 +144,9 @@ func (j *joined) wait() error {
 				return j.kill(code)
 			case name == "INT":
 				lastINT = time.Now()
+			case j.stage.notice.lost(): // it cannot be passed on, and whoever sent it means us too
+				j.leave("ended by SIG%s while the connection is lost, leaves", name)
+				return &exitError{code: code}
 			}
 			select {
 			case j.forward <- name:

@@ -11,8 +11,8 @@ import (
 	"waldo/env/host/tree"
 )
 
-// version is set by the linker.
-var version = "0.1.0-dev"
+// version is that of the next release.
+const version = "0.1.0-dev"
 
 const programName = "exec-server"
 

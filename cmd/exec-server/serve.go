@@ -27,6 +27,9 @@ const defaultMaxLease = 7 * 24 * time.Hour
 // shutdownWithin bounds the end of a server whose processes do not go.
 const shutdownWithin = 15 * time.Second
 
+// tellEndsWithin bounds the telling of clients that their processes have ended.
+const tellEndsWithin = 2 * time.Second
+
 // settings are the flags.
 type settings struct {
 	listen    []string
@@ -179,7 +182,13 @@ func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen
 		machine.Close()
 		return err
 	}
-	ctx, end := withShutdown(ctx, log)
+	// The processes first, so that their clients hear of their ends before the connections go.
+	ctx, end := withShutdown(ctx, log, func() {
+		machine.Close() //nolint:errcheck // below it is told
+		told, cancel := context.WithTimeout(context.Background(), tellEndsWithin)
+		defer cancel()
+		server.Drain(told) //nolint:errcheck // a client that takes nothing is not waited for
+	})
 	defer func() {
 		end(nil)
 		server.Close() //nolint:errcheck // returns nil
@@ -238,9 +247,9 @@ func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen
 	return errors.Join(outcome...)
 }
 
-// withShutdown makes a context that the usual signals end. A second signal, or a shutdown that takes too long,
-// ends the program at once.
-func withShutdown(ctx context.Context, log *slog.Logger) (context.Context, context.CancelCauseFunc) {
+// withShutdown makes a context that the usual signals end, once stop has returned. A second signal, or a shutdown
+// that takes too long, ends the program at once.
+func withShutdown(ctx context.Context, log *slog.Logger, stop func()) (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -248,7 +257,10 @@ func withShutdown(ctx context.Context, log *slog.Logger) (context.Context, conte
 		select {
 		case sig := <-signals:
 			log.Info("shutting down", "signal", sig)
-			end(fmt.Errorf("signal %v", sig))
+			go func() { // ends with the program at the latest
+				stop()
+				end(fmt.Errorf("signal %v", sig))
+			}()
 		case <-ctx.Done():
 		}
 		// timeout(1) and some supervisors send the one signal to the process and to its group.

@@ -91,6 +91,8 @@ func serveAttach(ctx context.Context, s *session, call *wire.Call) error {
 // relay joins a call to an attachment until the output has closed, the client has ended the call, or another
 // owner took over. With explicit the client says in CONTROL messages what it acknowledges.
 func relay(ctx context.Context, s *session, call *wire.Call, p env.Process, from int64, explicit bool) error {
+	s.server.relaying(+1)
+	defer s.server.relaying(-1)
 	kind, ends := s.server.inputOf(p.ID())
 	if err := call.Reply(attached{Pid: p.Pid(), Owner: p.Owner(), Input: kind, Stdin: p.StdinOffset(), Ends: ends}); err != nil {
 		return err

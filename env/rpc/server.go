@@ -48,6 +48,8 @@ type Server struct {
 	holdings    map[string]*holding // by process id, of those whose output has not closed
 	connections map[*wire.Conn]struct{}
 	quiet       chan struct{} // closed and made anew when a connection comes or goes
+	attachments int           // being relayed
+	drained     chan struct{} // closed when there is none, while somebody waits
 }
 
 // NewServer makes a server of e, which it does not close.
@@ -197,6 +199,37 @@ func (s *Server) AwaitIdle(ctx context.Context, d time.Duration) error {
 func (s *Server) busy(ctx context.Context) (bool, error) {
 	processes, err := s.env.Processes(ctx)
 	return slices.ContainsFunc(processes, func(p env.ProcessInfo) bool { return p.State != env.Closed }), err
+}
+
+// relaying counts the attachments that are relayed.
+func (s *Server) relaying(delta int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attachments += delta
+	if s.attachments == 0 && s.drained != nil {
+		close(s.drained)
+		s.drained = nil
+	}
+}
+
+// Drain returns when no client is attached to a process: when all processes have ended, and all clients know.
+func (s *Server) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	if s.attachments == 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.drained == nil {
+		s.drained = make(chan struct{})
+	}
+	drained := s.drained
+	s.mu.Unlock()
+	select {
+	case <-drained:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Close ends every connection and session and waits for their goroutines. The environment, and with it the
