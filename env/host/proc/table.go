@@ -49,6 +49,7 @@ type Table struct {
 	ending  context.Context // ends when Close begins
 	end     context.CancelFunc
 	hurry   chan struct{} // closed when Close has no more time to be polite
+	starts  chan struct{} // holds one for each start under way
 	running sync.WaitGroup
 
 	mu      sync.Mutex
@@ -81,7 +82,7 @@ func New(o Options) *Table {
 	o.Directory = cmp.Or(o.Directory, os.TempDir())
 	t := &Table{
 		options: o, memory: output.NewBudget(o.MemoryBudget), disk: output.NewBudget(o.SpillBudget), cgroups: tree.NewCgroups(o.NoCgroups),
-		hurry: make(chan struct{}), entries: make(map[string]*entry), closed: make(chan struct{}),
+		hurry: make(chan struct{}), starts: make(chan struct{}, maxStarts), entries: make(map[string]*entry), closed: make(chan struct{}),
 	}
 	t.ending, t.end = context.WithCancel(context.Background())
 	return t
@@ -181,7 +182,15 @@ func (t *Table) start(ctx context.Context, c *env.Command, dir string, e *entry)
 		attachments: make(map[*attachment]struct{}, 1),
 		started:     time.Now(),
 	}
-	if p.child, err = start(launch{command: c, environ: environ, dir: dir, log: p.log, cgroups: t.cgroups}); err != nil {
+	// Forks are one after another anyway: more of them at a time would only hold more threads.
+	select {
+	case t.starts <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	p.child, err = start(launch{command: c, environ: environ, dir: dir, log: p.log, cgroups: t.cgroups})
+	<-t.starts
+	if err != nil {
 		return nil, err
 	}
 	a, err := p.attach(ctx, env.Attach{ExplicitAck: c.ExplicitAck})
@@ -327,6 +336,9 @@ func (t *Table) finished(p *process) {
 	p.child.tree.Settle()
 	t.prune()
 }
+
+// maxStarts is how many programs are being started at a time.
+const maxStarts = 8
 
 // maxUntaken bounds the finished processes whose output nobody has taken and nobody is attached to.
 const maxUntaken = 4096
