@@ -655,3 +655,28 @@ func TestTerminatedWhileLost(t *testing.T) {
 		t.Errorf("exit code %d, want 143; %q", code, screen)
 	}
 }
+
+// A forward that nobody uses ends, too, when its environment is gone for good.
+func TestIdleForwardEnds(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t, "--max-lease", "1s")
+	command := n.through("forward", "0:1")
+	stderr := &lockedBuffer{}
+	command.Stderr = stderr
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%q, %v, %s", line, err, stderr)
+	}
+	n.proxy.Refuse(true)
+	n.proxy.Cut()
+	command.Wait() //nolint:errcheck // the code tells
+	if code := command.ProcessState.ExitCode(); code != 1 || !strings.Contains(stderr.String(), "not connected for") {
+		t.Errorf("exit code %d, want 1; %s", code, stderr)
+	}
+}

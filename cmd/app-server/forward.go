@@ -118,6 +118,8 @@ func forward(ctx context.Context, c *connection, out io.Writer, ways []way) erro
 			return &exitError{code: codeSignalled + number}
 		}
 		return nil // that is how it ends
+	case <-e.Gone():
+		return e.Explain(e.Ready(ctx))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -65,6 +65,9 @@ func (c *Client) Session() string { return c.session }
 // Ready waits until the server has accepted the client, or says why it has not.
 func (c *Client) Ready(ctx context.Context) error { return c.link.ready(ctx) }
 
+// Gone is closed when the client can never connect again, or is closed; Ready then says why.
+func (c *Client) Gone() <-chan struct{} { return c.link.ctx.Done() }
+
 // Connection describes the newest connection of a client.
 type Connection struct {
 	Server  string        // name and version
