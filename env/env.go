@@ -21,16 +21,11 @@ type Env interface {
 	Runner
 	Describer
 	Dialer
-	Files
+	// Stat is the one method of Files that every machine has so far.
+	Stat(ctx context.Context, path pathuri.URI, follow bool) (FileInfo, error)
 	// Close gives up the handle. On a remote machine it ends the connection; what becomes of running
 	// processes is decided by their lease.
 	Close() error
-}
-
-// Files reads what the machine's file systems hold.
-type Files interface {
-	// Stat describes the file at path; with follow a symbolic link is followed.
-	Stat(ctx context.Context, path pathuri.URI, follow bool) (FileInfo, error)
 }
 
 // Describer tells what the machine is.
@@ -89,6 +84,18 @@ const (
 	ErrRestarted = wire.Restarted
 	// ErrUnknownOutcome says that a call may or may not have had its effect; it is never repeated blindly.
 	ErrUnknownOutcome = wire.UnknownOutcome
+	// ErrNotRegular says that a regular file was wanted, and this is something else.
+	ErrNotRegular = wire.NotRegular
+	// ErrIsDirectory says that this is a directory.
+	ErrIsDirectory = wire.IsDirectory
+	// ErrNotDirectory says that a directory was wanted, here or on the way.
+	ErrNotDirectory = wire.NotDirectory
+	// ErrNotEmpty says that a directory holds something.
+	ErrNotEmpty = wire.NotEmpty
+	// ErrChanged says that a file is no longer what it was.
+	ErrChanged = wire.Changed
+	// ErrTooLarge says that something is more than is taken.
+	ErrTooLarge = wire.TooLarge
 	// ErrExpired says that the session was not resumed within its lease, so that it and its processes have ended.
 	ErrExpired = wire.Expired
 )
