@@ -1,0 +1,5 @@
+package envtest
+
+import "errors"
+
+func makeFIFO(string) error { return errors.ErrUnsupported }
