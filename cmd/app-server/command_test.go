@@ -191,7 +191,7 @@ func TestText(t *testing.T) {
 // TestUsageErrors: what is typed wrongly is told in words of ours, with what to do, before anything is dialled.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
-		{"rnu", `unknown command "rnu" (did you mean run?); see app-server --help`},
+		{"rnu", `unknown command "rnu" (did you mean run or env?); see app-server --help`},
 		{"dance", `unknown command "dance"; see app-server --help`},
 		{"ps foo", `ps takes no argument such as "foo"; see app-server ps --help`},
 		{"shell tcp://box", `shell takes no argument such as "tcp://box"; see app-server shell --help`},

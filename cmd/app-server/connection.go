@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,13 +18,15 @@ import (
 
 // connection is what the flags that all commands share say about the environment.
 type connection struct {
-	name   string
-	access listen.DialOptions
+	name    string // "" is the default environment
+	install bool
+	access  listen.DialOptions
 }
 
 func (c *connection) addFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringVarP(&c.name, "environment", "e", registry.Local, `environment: "local" or the URL of an exec-server`)
+	f.StringVarP(&c.name, "environment", "e", "", `environment: a configured id, "local", the URL of an exec-server or ssh://[USER@]BOX (default: the configured one, else "local")`)
+	f.BoolVar(&c.install, "install", false, "over ssh: copy exec-server to the box first, if it has none")
 	f.StringVar(&c.access.TokenFile, "token-file", "", "file with the server's token (a server of your own on this machine needs none)")
 	f.StringVar(&c.access.TLSPin, "tls-pin", "", "pin of the server's certificate, as it prints it: sha256:…")
 	f.StringVar(&c.access.TLSCA, "tls-ca", "", "PEM file of authorities to trust instead of the system's")
@@ -41,26 +44,72 @@ type opening struct {
 // longestLease is more than any server grants.
 const longestLease = 10 * 365 * 24 * time.Hour
 
-// open connects to the environment.
-func (c *connection) open(ctx context.Context, o opening) (*registry.Environment, error) {
-	spec, err := registry.Parse(c.name)
+// registry is what environments.toml says.
+func (c *connection) registry() (*registry.Registry, error) {
+	home, err := waldoHome()
 	if err != nil {
 		return nil, err
 	}
-	spec.Access = c.access
-	if spec.Access.StateDir, err = serverStateDir(); err != nil {
+	return registry.Load(filepath.Join(home, registry.FileName), registry.Options{
+		Client: programName + " " + version, StateDir: filepath.Join(home, "exec-server"), Spawn: spawn,
+	})
+}
+
+// spec is how to come to the environment. What the file says is asked only for what only the file can say.
+func (c *connection) spec() (registry.Spec, error) {
+	return c.specOf(c.name)
+}
+
+func (c *connection) specOf(name string) (spec registry.Spec, err error) {
+	if strings.Contains(name, "://") {
+		if spec, err = registry.Parse(name); err != nil {
+			return spec, err
+		}
+		spec.Client, spec.Spawn = programName+" "+version, spawn
+		if spec.Access.StateDir, err = serverStateDir(); err != nil {
+			return spec, err
+		}
+	} else {
+		r, err := c.registry()
+		if err != nil {
+			return spec, err
+		}
+		defer r.Close()
+		if r.Warning() != "" {
+			say("%s", r.Warning())
+		}
+		if spec, err = r.Spec(name); err != nil {
+			return spec, err
+		}
+	}
+	spec.Override(c.access)
+	spec.MayAsk = isConsole()
+	return spec, nil
+}
+
+// open connects to the environment.
+func (c *connection) open(ctx context.Context, o opening) (*registry.Environment, error) {
+	spec, err := c.spec()
+	if err != nil {
 		return nil, err
 	}
-	spec.Client = programName + " " + version
-	spec.Session, spec.Lease, spec.Status = o.session, o.lease, o.status
-	spec.Spawn = spawn
+	spec.Session, spec.Status = o.session, o.status
+	if o.lease != 0 {
+		spec.Lease = o.lease
+	}
+	if c.install {
+		if err := registry.Install(ctx, spec, say); err != nil {
+			return nil, err
+		}
+	}
 	return registry.Open(ctx, spec)
 }
 
 // arguments are the flags that lead to the environment again, for a command line that is shown.
-func (c *connection) arguments() string {
-	words := []string{"-e", c.name}
+func (c *connection) arguments() []string {
+	var words []string
 	for _, flag := range []struct{ name, value string }{
+		{"-e", c.name},
 		{"--token-file", c.access.TokenFile}, {"--tls-pin", c.access.TLSPin}, {"--tls-ca", c.access.TLSCA},
 		{"--client-cert", c.access.ClientCert}, {"--client-key", c.access.ClientKey},
 	} {
@@ -68,16 +117,12 @@ func (c *connection) arguments() string {
 			words = append(words, flag.name, flag.value)
 		}
 	}
-	return quoteWords(words)
+	return words
 }
 
 // commandLine is one of our commands on the same environment, as a person would type it here.
 func (c *connection) commandLine(name string, more ...string) string {
-	line := self() + " " + name + " " + c.arguments()
-	if len(more) > 0 {
-		line += " " + quoteWords(more)
-	}
-	return line
+	return self() + " " + quoteWords(append(append([]string{name}, c.arguments()...), more...))
 }
 
 // self is what this program was started as, if that can be typed again.
@@ -88,8 +133,8 @@ func self() string {
 	return quoteWord(os.Args[0])
 }
 
-// serverStateDir is where an exec-server of this user keeps what local clients find: its token and pin.
-func serverStateDir() (string, error) {
+// waldoHome is the directory of this user's files of ours.
+func waldoHome() (string, error) {
 	home := os.Getenv("WALDO_HOME")
 	if home == "" {
 		user, err := os.UserHomeDir()
@@ -98,7 +143,13 @@ func serverStateDir() (string, error) {
 		}
 		home = filepath.Join(user, ".waldo")
 	}
-	return filepath.Abs(filepath.Join(home, "exec-server"))
+	return filepath.Abs(home)
+}
+
+// serverStateDir is where an exec-server of this user keeps what local clients find: its token and pin.
+func serverStateDir() (string, error) {
+	home, err := waldoHome()
+	return filepath.Join(home, "exec-server"), err
 }
 
 // lossNotice tells people about lost connections, but not about the blinks that nobody would notice.

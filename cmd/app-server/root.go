@@ -14,12 +14,16 @@ func newRoot() *cobra.Command {
 		Short: "Drive environments: this machine, and others where an exec-server runs",
 		Long: `Drive environments: this machine, and others where an exec-server runs.
 
-An environment is named with -e: "local" (the default) is this machine, by way of the exec-server beside this
-program or on PATH; a URL (tcp://, tls://, unix://, ws://…/mux, wss://…/mux) is where an exec-server listens.`,
+An environment is named with -e: "local" is this machine, by way of the exec-server beside this program or on PATH;
+a URL (tcp://, tls://, unix://, ws://…/mux, wss://…/mux) is where an exec-server listens; ssh://[USER@]BOX runs one
+there over your own ssh, and with --install brings it along; other names are those that "app-server env" has
+configured. Without -e it is the default of the configuration, else "local".`,
 		Example: `  app-server run -- make test                          # here
   app-server run -e tls://box:7777 --tls-pin sha256:… --token-file t -- make test
   app-server shell -e tcp://127.0.0.1:7777             # a terminal there
-  app-server ps -e unix:///run/user/1000/box.sock      # what runs there`,
+  app-server ps -e unix:///run/user/1000/box.sock      # what runs there
+  app-server run -e ssh://me@web --install -- uptime   # over ssh
+  app-server env add web ssh://me@web                  # from now on: -e web`,
 		Args:          noArguments,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -29,8 +33,14 @@ program or on PATH; a URL (tcp://, tls://, unix://, ws://…/mux, wss://…/mux)
 		return fmt.Errorf("%w; see %s --help", err, command.CommandPath())
 	})
 	c.addFlags(root.PersistentFlags())
+	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return c.completions(true), cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := root.RegisterFlagCompletionFunc("environment", complete); err != nil {
+		panic(err) // the flag is there
+	}
 	root.AddCommand(runCommand(&c), shellCommand(&c), attachCommand(&c), psCommand(&c), killCommand(&c),
-		forwardCommand(&c), versionCommand())
+		forwardCommand(&c), environmentsCommand(&c), versionCommand())
 	return root
 }
 

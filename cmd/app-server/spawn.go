@@ -24,7 +24,9 @@ const (
 
 // child is a program that is spoken to through its standard input and output.
 type child struct {
-	net.Conn // of the two pipes
+	net.Conn          // of the two pipes
+	input    *os.File // its standard input
+	terminal *lentTerminal
 	command  *exec.Cmd
 	stderr   tail
 	ended    chan struct{} // closed when it has been waited for
@@ -33,7 +35,7 @@ type child struct {
 }
 
 // spawn is a registry.Spawn. The child gets a process group of its own, so that a Ctrl-C is not for it.
-func spawn(ctx context.Context, argv []string) (registry.Child, error) {
+func spawn(ctx context.Context, program registry.Program) (registry.Child, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -47,8 +49,12 @@ func spawn(ctx context.Context, argv []string) (registry.Child, error) {
 		ourOutput.Close()
 		return nil, err
 	}
-	c := &child{Conn: listen.Stdio(ourInput, ourOutput), command: exec.Command(argv[0], argv[1:]...),
-		ended: make(chan struct{})}
+	c := &child{Conn: listen.Stdio(ourInput, ourOutput), input: ourOutput,
+		command: exec.Command(program.Argv[0], program.Argv[1:]...), ended: make(chan struct{})}
+	c.command.Dir = program.Directory
+	if len(program.Environ) > 0 {
+		c.command.Env = append(c.command.Environ(), program.Environ...)
+	}
 	c.command.Stdin, c.command.Stdout, c.command.Stderr = theirInput, theirOutput, &c.stderr
 	c.command.WaitDelay = time.Second // what else holds its standard error is no reason to wait
 	ownGroup(c.command)
@@ -59,12 +65,26 @@ func spawn(ctx context.Context, argv []string) (registry.Child, error) {
 		c.Conn.Close()
 		return nil, err
 	}
+	if program.Ask {
+		c.terminal = lendTerminal(c.command.Process.Pid)
+	}
 	go func() {
 		c.command.Wait() //nolint:errcheck // ProcessState tells
+		c.terminal.takeBack()
 		close(c.ended)
 	}()
 	return c, nil
 }
+
+// Read takes the terminal back once the child has something to say, for then it has nothing to ask any more.
+func (c *child) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.terminal.takeBack()
+	return n, err
+}
+
+// CloseWrite ends the child's standard input.
+func (c *child) CloseWrite() error { return c.input.Close() }
 
 // Ended tells how the child ended; see registry.Child.
 func (c *child) Ended() error {
@@ -102,6 +122,9 @@ func (c *child) Close() (err error) {
 		}
 		<-c.ended
 	})
+	if errors.Is(err, os.ErrClosed) { // CloseWrite was before
+		err = nil
+	}
 	return err
 }
 

@@ -13,3 +13,10 @@ func ownGroup(c *exec.Cmd) {
 }
 
 func killGroup(p *os.Process) error { return p.Kill() }
+
+// lentTerminal is nothing there: every process of a console may ask.
+type lentTerminal struct{}
+
+func lendTerminal(int) *lentTerminal { return nil }
+
+func (*lentTerminal) takeBack() {}

@@ -13,6 +13,15 @@ const serverName = "exec-server"
 
 // FindServer finds the exec-server that stands for this machine: beside our own executable, else on PATH.
 func FindServer() (string, error) {
+	beside, err := besideUs()
+	if err != nil {
+		return "", err
+	}
+	return findServer(beside, os.Getenv("PATH"))
+}
+
+// besideUs is the directory of our own executable.
+func besideUs() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find our own executable: %w", err)
@@ -20,7 +29,7 @@ func FindServer() (string, error) {
 	if real, err := filepath.EvalSymlinks(self); err == nil {
 		self = real
 	}
-	return findServer(filepath.Dir(self), os.Getenv("PATH"))
+	return filepath.Dir(self), nil
 }
 
 func findServer(beside, path string) (string, error) {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +15,25 @@ import (
 )
 
 // Spawn starts a program. ctx bounds the start alone.
-type Spawn func(ctx context.Context, argv []string) (Child, error)
+type Spawn func(ctx context.Context, program Program) (Child, error)
+
+// Program is a program to start.
+type Program struct {
+	Argv []string
+	// Environ, of NAME=VALUE, is added to our own environment.
+	Environ []string
+	// Directory is where it starts; empty: in ours.
+	Directory string
+	// Ask says that it may ask the person at the terminal, until it first prints something.
+	Ask bool
+}
 
 // Child is a connection to a program's standard input and output. The program belongs to it: Close ends and
 // awaits it.
 type Child interface {
 	net.Conn
+	// CloseWrite ends the program's standard input.
+	CloseWrite() error
 	// Ended tells how the program ended and what it last wrote to standard error, once it has, or after a moment
 	// that it still runs. It is nil for one that ended well, or that Close had to end.
 	Ended() error
@@ -29,12 +43,14 @@ const (
 	protocolByte = 0x00                   // what a server's first byte is
 	shownBytes   = 400                    // of what was printed instead of the protocol
 	shownWithin  = 300 * time.Millisecond // its rest may come in
+	maxNoise     = 64 << 10               // that is read in search of a marker
 )
 
 // programConn is a connection to a program. It judges the first byte: what is no protocol is shown.
 type programConn struct {
 	Child
 	program []string
+	ssh     SSH         // the box, if it is an ssh: it may say that it has no server
 	settled func(error) // told once why the program's output ended, or what it was; nil for a good end
 
 	began bool // used by the one reader alone
@@ -46,8 +62,7 @@ func (c *programConn) Read(p []byte) (int, error) {
 	if n > 0 && !c.began {
 		c.began = true
 		if p[0] != protocolByte {
-			err = fmt.Errorf("%s printed %s instead of the protocol; what start-up files of a shell print must go to standard error",
-				quoteProgram(c.program), quoteShown(c.rest(p[:n])))
+			err = c.noProtocol(p[:n])
 			n = 0
 		}
 	}
@@ -70,14 +85,31 @@ func (c *programConn) Close() error {
 	return err
 }
 
-// rest adds what follows of a text within a moment.
-func (c *programConn) rest(begin []byte) []byte {
+// noProtocol says what came instead of the protocol.
+func (c *programConn) noProtocol(begin []byte) error {
+	limit, patience := shownBytes, shownWithin
+	if c.ssh != (SSH{}) {
+		limit, patience = maxNoise, sshNoiseWithin
+	}
+	text := c.rest(begin, limit, patience)
+	if system, missing := findMarker(string(text), missingMarker); missing && c.ssh != (SSH{}) {
+		return &NoServerError{Box: c.ssh.String(), System: system}
+	}
+	return fmt.Errorf("%s printed %s instead of the protocol; what start-up files of a shell print must go to standard error",
+		quoteProgram(c.program), quoteShown(text))
+}
+
+// rest adds what follows of a text within a moment, until the protocol begins.
+func (c *programConn) rest(begin []byte, limit int, patience time.Duration) []byte {
 	text := append([]byte(nil), begin...)
-	if c.SetReadDeadline(time.Now().Add(shownWithin)) != nil {
+	if c.SetReadDeadline(time.Now().Add(patience)) != nil {
 		return text
 	}
 	buffer := make([]byte, shownBytes)
-	for len(text) <= shownBytes {
+	for len(text) <= limit {
+		if at := bytes.IndexByte(text, protocolByte); at >= 0 {
+			return text[:at]
+		}
 		n, err := c.Child.Read(buffer)
 		text = append(text, buffer[:n]...)
 		if err != nil {

@@ -32,7 +32,22 @@ func TestParse(t *testing.T) {
 		{"ws://box:1/mux", "ws://box:1/mux", ""},
 		{"ws://box:1/", "", "use ws://box:1/mux"},
 		{"wss://box/other", "", "Codex door, which is not offered yet"},
-		{"ssh://me@box", "", "not offered yet"},
+		{"ssh://me@box", "ssh://me@box", ""},
+		{"SSH://me@Box.example:22/", "ssh://me@Box.example:22", ""},
+		{"ssh://[fe80::1%eth0]:2222", "ssh://[fe80::1%eth0]:2222", ""},
+		{"ssh://-oProxyCommand=x", "", "letters, digits"},
+		{"ssh://-box", "", "begins with a dash"},
+		{"ssh://-l@box", "", "the user's name is none"},
+		{"ssh://me:secret@box", "", "never part of a URL"},
+		{"ssh://", "", "the box is missing"},
+		{"ssh://a b", "", "letters, digits"},
+		{"ssh://$(x)", "", "letters, digits"},
+		{"ssh://me'@box", "", "the user's name is none"},
+		{"ssh://box:0", "", "from 1 to 65535"},
+		{"ssh://box:", "", "from 1 to 65535"},
+		{"ssh://box/path", "", "letters, digits"},
+		{"ssh://[::1]x", "", "only a port"},
+		{"ssh://[box]", "", "IPv6"},
 		{"box", "", `use "local" or a URL`},
 		{"stdio", "", "for servers"},
 		{"http://box", "", "http"},
@@ -88,13 +103,14 @@ type fakeChild struct {
 	ended error
 }
 
-func (c *fakeChild) Ended() error { return c.ended }
+func (c *fakeChild) CloseWrite() error { return nil }
+func (c *fakeChild) Ended() error      { return c.ended }
 
 // play returns a Spawn whose programs are played by f.
 func play(t *testing.T, ended error, f func(net.Conn)) Spawn {
 	var tasks sync.WaitGroup
 	t.Cleanup(tasks.Wait)
-	return func(context.Context, []string) (Child, error) {
+	return func(context.Context, Program) (Child, error) {
 		near, far := net.Pipe()
 		tasks.Go(func() {
 			defer far.Close()
@@ -185,7 +201,7 @@ func TestRefusalNamesTheEnvironment(t *testing.T) {
 
 func TestAccessGoesWithAURL(t *testing.T) {
 	err := openAndCall(t, Spec{Access: listen.DialOptions{TokenFile: "t"}})
-	if err == nil || !strings.Contains(err.Error(), "goes with a URL") {
+	if err == nil || !strings.Contains(err.Error(), "goes with the URL") {
 		t.Errorf("%v", err)
 	}
 }

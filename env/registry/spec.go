@@ -1,5 +1,6 @@
-// Package registry knows environments by what people call them and opens them: a URL, a program that speaks
-// the protocol on its standard streams, or the machine this program runs on.
+// Package registry knows environments by what people call them and opens them: those that environments.toml
+// names, a URL, a box that ssh leads to, a program that speaks the protocol on its standard streams, or the
+// machine this program runs on.
 package registry
 
 import (
@@ -15,14 +16,27 @@ import (
 // Local is the name of the environment that is this machine.
 const Local = "local"
 
-// Spec says which environment to open, and how. Of Address, Program and neither, which is this machine, one counts.
+// Spec says which environment to open, and how. Of Address, SSH, Program and none, which is this machine, one
+// counts.
 type Spec struct {
+	// Name is what people call the environment; empty: by where it is.
+	Name string
 	// Address is where a server listens.
 	Address listen.Address
-	// Program is the argv of a child whose standard input and output speak the native protocol.
-	Program []string
+	// SSH is a box that the user's own ssh leads to.
+	SSH SSH
+	// Program is the argv of a child whose standard input and output speak the native protocol. Environ, of
+	// NAME=VALUE, is added to our own environment, and Directory is its working directory, if they are given.
+	Program   []string
+	Environ   []string
+	Directory string
 	// Access is how a client comes to an Address.
 	Access listen.DialOptions
+	// ConnectWithin bounds the way to an Address, InitializeWithin what follows until the server has accepted us.
+	// Zero is the default, a negative one no bound.
+	ConnectWithin, InitializeWithin time.Duration
+	// MayAsk says that ssh may ask the person at the terminal, when it connects for the first time.
+	MayAsk bool
 
 	// Client names this program and its version to the server.
 	Client string
@@ -34,44 +48,87 @@ type Spec struct {
 	Log *slog.Logger
 	// Status, if not nil, is told when the connection is lost (with why) and when it is back (nil). It must not wait.
 	Status func(lost error)
-	// Spawn starts the children that local environments and programs are.
+	// Spawn starts the children that local environments, programs and ssh are.
 	Spawn Spawn
 }
 
-// Parse reads what a person calls an environment: "local" or a URL.
-func Parse(name string) (Spec, error) {
-	if name == Local || name == "" {
-		return Spec{}, nil
-	}
-	scheme, _, isURL := strings.Cut(name, "://")
+// The bounds where nothing else is said. ssh has hosts to look up, proxies to pass and keys to ask for.
+const (
+	connectWithin    = 10 * time.Second
+	initializeWithin = 10 * time.Second
+	sshWithin        = 60 * time.Second
+)
+
+// within is the bound that counts; 0 is none.
+func within(given, otherwise time.Duration) time.Duration {
 	switch {
-	case isURL && scheme == "ssh":
-		return Spec{}, fmt.Errorf("environment %s: ssh:// is not offered yet; start exec-server there and use its tcp://, tls:// or unix:// URL", strconv.Quote(name))
+	case given < 0:
+		return 0
+	case given == 0:
+		return otherwise
+	}
+	return given
+}
+
+// Parse reads what a person calls an environment without a registry: "local" or a URL.
+func Parse(name string) (Spec, error) {
+	switch {
+	case name == Local || name == "":
+		return Spec{}, nil
 	case name == "stdio":
 		return Spec{}, fmt.Errorf("environment %q: stdio is for servers; use %q for this machine", name, Local)
-	case !isURL && !strings.Contains(name, ":"):
-		return Spec{}, fmt.Errorf("environment %s is not known; use %q or a URL such as tcp://HOST:7777, tls://HOST:7777 or unix:///PATH", strconv.Quote(name), Local)
+	case !strings.Contains(name, ":"):
+		return Spec{}, fmt.Errorf("environment %s is not known; use %q or a URL such as tls://HOST:7777, unix:///PATH or ssh://BOX", strconv.Quote(name), Local)
 	}
-	address, err := listen.ParseAddress(name)
+	spec, err := parseURL(name)
 	if err != nil {
 		return Spec{}, fmt.Errorf("environment: %w", err)
+	}
+	return spec, nil
+}
+
+// isURL tells whether a name is no id.
+func isURL(name string) bool { return strings.Contains(name, "://") }
+
+// parseURL reads a URL that the native protocol is spoken at.
+func parseURL(text string) (Spec, error) {
+	if isSSH(text) {
+		ssh, err := parseSSH(text)
+		return Spec{SSH: ssh}, err
+	}
+	address, err := listen.ParseAddress(text)
+	if err != nil {
+		return Spec{}, err
 	}
 	if !address.Mux() {
 		mux := address
 		mux.Path = "/mux"
-		return Spec{}, fmt.Errorf("environment %s: as a client %s:// without /mux is the Codex door, which is not offered yet; use %s", address, address.Scheme, mux)
+		return Spec{}, fmt.Errorf("%s: as a client %s:// without /mux is the Codex door, which is not offered yet; use %s", address, address.Scheme, mux)
 	}
 	return Spec{Address: address}, nil
 }
 
+// hasAddress tells whether the environment is a server that listens.
+func (s Spec) hasAddress() bool { return s.Address != listen.Address{} }
+
 // IsLocal tells whether the environment is this machine, by way of an exec-server of its own.
-func (s Spec) IsLocal() bool { return s.Address == listen.Address{} && len(s.Program) == 0 }
+func (s Spec) IsLocal() bool { return !s.hasAddress() && s.SSH == SSH{} && len(s.Program) == 0 }
 
 // String names the environment for people, on one line.
 func (s Spec) String() string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return s.Transport()
+}
+
+// Transport is the way there, for people, on one line. It has no secret in it.
+func (s Spec) Transport() string {
 	switch {
-	case s.Address != listen.Address{}:
+	case s.hasAddress():
 		return s.Address.String()
+	case s.SSH != SSH{}:
+		return s.SSH.String()
 	case len(s.Program) > 0:
 		return quoteProgram(s.Program)
 	}

@@ -62,6 +62,12 @@ func normalPin(pin string) (string, error) {
 	return pinPrefix + base64.StdEncoding.EncodeToString(sum), nil
 }
 
+// CheckPin says what is wrong with the text of a TLS pin; see DialOptions.
+func CheckPin(pin string) error {
+	_, err := normalPin(pin)
+	return err
+}
+
 // serverTLS is the configuration of a listener, with the leaf certificate in it.
 func serverTLS(o Options) (*tls.Config, *x509.Certificate, error) {
 	var cert tls.Certificate
