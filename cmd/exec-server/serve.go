@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -55,6 +56,8 @@ standard error. A TCP listener always wants a token: without --token-file one is
 directory, where clients of the same user on the same machine find it by themselves.`,
 		Example: `  exec-server                                          # on loopback, for this user
   exec-server --listen tls://0.0.0.0:7777              # for other machines; prints the pin of its certificate
+  exec-server --listen tls://0.0.0.0:7777 --client-ca ca.pem
+                                                       # for whoever has a certificate of that authority
   exec-server --listen unix:///run/user/1000/box.sock
   ssh box exec-server --listen stdio                   # what app-server does behind your back`,
 		Args:          cobra.NoArgs,
@@ -69,7 +72,7 @@ directory, where clients of the same user on the same machine find it by themsel
 	f.BoolVar(&s.access.NoAuth, "no-auth", false, "let everybody on this machine in; loopback only")
 	f.StringVar(&s.access.TLSCert, "tls-cert", "", "PEM file of the certificate (default: one is made in the state directory)")
 	f.StringVar(&s.access.TLSKey, "tls-key", "", "PEM file of its key")
-	f.StringVar(&s.access.ClientCA, "client-ca", "", "PEM file of authorities whose client certificates stand for a token")
+	f.StringVar(&s.access.ClientCA, "client-ca", "", "PEM file of authorities whose client certificates let in over TLS; without --token-file nothing else does")
 	f.StringArrayVar(&s.access.AllowOrigins, "allow-origin", nil, "value of the Origin header to let in; may be repeated")
 	f.StringVar(&s.access.StateDir, "state-dir", "", "directory of this server's own files (default $WALDO_HOME/exec-server, else ~/.waldo/exec-server)")
 	f.DurationVar(&s.maxLease, "max-lease", defaultMaxLease, "the longest that processes may outlive their client's connection")
@@ -205,8 +208,13 @@ func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen
 		return listen.ServeStdio(ctx, listen.Stdio(os.Stdin, os.Stdout), doors)
 	}
 	var listeners []*listen.Listener
+	encrypted := slices.ContainsFunc(addresses, listen.Address.TLS)
 	for _, address := range addresses {
-		l, err := listen.Listen(ctx, address, s.access)
+		access := s.access
+		if encrypted && !address.TLS() {
+			access.ClientCA = "" // it is for the other listeners
+		}
+		l, err := listen.Listen(ctx, address, access)
 		if err != nil {
 			for _, l := range listeners {
 				l.Close() //nolint:errcheck // it serves nothing yet

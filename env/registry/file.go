@@ -446,7 +446,7 @@ func nearest(name string, known []string) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(s))
 	}
-	best, least := "", max(1, len(name)/3)
+	best, least := "", max(1, (len(name)+1)/3)
 	for _, k := range known {
 		if d := distance(plain(name), plain(k)); d <= least && (best == "" || d < distance(plain(name), plain(best))) {
 			best = k

@@ -123,6 +123,8 @@ func (e *Environment) bound() time.Duration {
 		otherwise = 0 // a person may have to find a passphrase
 	case e.spec.SSH != SSH{}:
 		otherwise = sshWithin
+	case !e.spec.hasAddress():
+		otherwise = programWithin
 	}
 	return within(e.spec.InitializeWithin, otherwise)
 }
@@ -134,11 +136,18 @@ func (e *Environment) awaitFirst(bound time.Duration) {
 	if e.Client.Ready(ctx); ctx.Err() == nil { //nolint:errcheck // who asks is told
 		return
 	}
-	e.settle(fmt.Errorf("no answer within %v", bound))
+	e.settle(&lateError{bound})
 	e.mu.Lock()
 	first := e.first
 	e.mu.Unlock()
 	first.Close() //nolint:errcheck // it is given up
+}
+
+// lateError says that no first answer came.
+type lateError struct{ within time.Duration }
+
+func (e *lateError) Error() string {
+	return fmt.Sprintf("connected, but the server has not answered within %v", e.within)
 }
 
 // Close ends the connection; see rpc.Client.
@@ -198,8 +207,12 @@ func (e *Environment) Explain(err error) error {
 	case errors.Is(err, wire.ErrCut), errors.Is(err, env.ErrExpired):
 		failed := e.failure()
 		var missing *NoServerError
-		if errors.As(failed, &missing) {
+		var late *lateError
+		switch {
+		case errors.As(failed, &missing):
 			return failed
+		case errors.As(failed, &late):
+			return fmt.Errorf("environment %s: %w", e.spec, failed)
 		}
 		if failed != nil && !strings.Contains(err.Error(), failed.Error()) {
 			return fmt.Errorf("environment %s: %w: %w", e.spec, err, failed)

@@ -52,10 +52,12 @@ type Spec struct {
 	Spawn Spawn
 }
 
-// The bounds where nothing else is said. ssh has hosts to look up, proxies to pass and keys to ask for.
+// The bounds where nothing else is said. A program may have to wait 10 s until it knows why there is no daemon to
+// join; ssh has hosts to look up, proxies to pass and keys to ask for.
 const (
 	connectWithin    = 10 * time.Second
 	initializeWithin = 10 * time.Second
+	programWithin    = 15 * time.Second
 	sshWithin        = 60 * time.Second
 )
 

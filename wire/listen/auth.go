@@ -48,6 +48,20 @@ func (noToken) Check(string) error {
 	return fmt.Errorf("%w: only processes of the server's user are let in here", ErrUnauthenticated)
 }
 
+// certificateOnly is the Auth where a client certificate is wanted.
+type certificateOnly struct{}
+
+// Check refuses.
+func (certificateOnly) Check(string) error {
+	return fmt.Errorf("%w: a client certificate is needed (give --client-cert and --client-key)", ErrUnauthenticated)
+}
+
+// refusal is the Auth of a client of which is known already why it is not let in.
+type refusal struct{ why error }
+
+// Check refuses.
+func (r refusal) Check(string) error { return r.why }
+
 // maxTokenFile bounds what is read of a token file.
 const maxTokenFile = 4096
 

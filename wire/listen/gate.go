@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,7 @@ type Peer struct {
 
 	auth Auth
 	gate *gate
+	log  *slog.Logger // gets refusals; may be nil
 }
 
 // Authenticate lets a connection in: if the peer is trusted or the token is right, the limits that hold before
@@ -56,6 +58,9 @@ func (p *Peer) Authenticate(token string) error {
 		if err := p.auth.Check(token); err != nil {
 			if !errors.Is(err, ErrUnauthenticated) {
 				err = fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+			}
+			if p.log != nil {
+				p.log.Warn("refused a client", "remote", p.Remote, "reason", err)
 			}
 			return err
 		}

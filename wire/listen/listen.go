@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
@@ -31,7 +32,8 @@ type Options struct {
 	// TLSCert and TLSKey are PEM files. Without them a tls or wss listener makes its own certificate in the state
 	// directory.
 	TLSCert, TLSKey string
-	// ClientCA is a PEM file of authorities whose client certificates stand for a token.
+	// ClientCA is a PEM file of authorities whose client certificates stand for a token. Without a token file nothing
+	// else does.
 	ClientCA string
 	// AllowOrigins are the values of the Origin header that are let in, compared as they are. Every other is refused.
 	AllowOrigins []string
@@ -208,6 +210,9 @@ func (l *Listener) setAuth(o Options) (string, error) {
 		return "", nil
 	case o.TokenFile == "" && l.addr.Scheme == "unix" && peerCredentials:
 		return "", nil // the kernel tells who comes
+	case o.TokenFile == "" && o.ClientCA != "":
+		l.auth = certificateOnly{}
+		return "", nil
 	}
 	path := o.TokenFile
 	if path == "" {
@@ -502,7 +507,7 @@ const (
 
 // lead looks at a connection's first bytes and stays until its door has returned or, for HTTP, until it is closed.
 func (l *Listener) lead(ctx context.Context, g *gate, d Doors, web *web) {
-	peer := &Peer{Remote: remote(g), Trusted: l.noAuth || sameUser(g.Conn), auth: l.auth, gate: g}
+	peer := &Peer{Remote: remote(g), Trusted: l.noAuth || sameUser(g.Conn), auth: l.auth, gate: g, log: l.log}
 	refuse := func(why string, answer string) {
 		l.log.Debug("refused a connection", "url", l.URL(), "remote", peer.Remote, "reason", why)
 		if answer != "" {
@@ -540,11 +545,20 @@ func (l *Listener) lead(ctx context.Context, g *gate, d Doors, web *web) {
 		secure := tls.Server(c, l.tls)
 		// The alert of a close is not worth waiting for; the gate closes below.
 		if err := secure.HandshakeContext(ctx); err != nil {
-			refuse("TLS: "+g.why(err).Error(), "")
+			err = g.why(err)
+			refuse("TLS: "+err.Error(), "")
+			var alert *net.OpError // from the client: it has judged us
+			if errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(err.Error(), "certificate") {
+				l.log.Warn("the client did not accept the certificate or its pin", "url", l.URL(), "remote", peer.Remote, "error", err)
+			}
 			return
 		}
-		if len(secure.ConnectionState().VerifiedChains) > 0 {
+		switch err := judgeClient(l.tls.ClientCAs, secure.ConnectionState().PeerCertificates); err {
+		case nil:
 			peer.Trusted = true
+		case errNoCertificate:
+		default:
+			peer.auth = refusal{err}
 		}
 		if c, err = peek(secure, peer); err != nil {
 			refuse(err.Error(), "")

@@ -62,7 +62,9 @@ func start(t *testing.T, text string, o Options, d Doors, change ...func(*Listen
 	if o.StateDir == "" {
 		o.StateDir = filepath.Join(t.TempDir(), "state")
 	}
-	o.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
 	l, err := Listen(t.Context(), addr, o)
 	if err != nil {
 		t.Fatal(err)

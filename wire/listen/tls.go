@@ -98,7 +98,9 @@ func serverTLS(o Options) (*tls.Config, *x509.Certificate, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("client CA: %w", err)
 		}
-		config.ClientAuth = tls.VerifyClientCertIfGiven
+		// The handshake proves that the client has the key. Whether the certificate counts is judged after it, so that
+		// a client whose certificate does not is told why, in words.
+		config.ClientAuth = tls.RequestClientCert
 	}
 	return config, cert.Leaf, nil
 }
@@ -217,7 +219,8 @@ func clientTLS(addr Address, o DialOptions, pin string) (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
 		}
-		config.Certificates = []tls.Certificate{cert}
+		// Sent whatever authorities the server names, so that it can say what is wrong with it.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	case o.ClientCert != "" || o.ClientKey != "":
 		return nil, errors.New("client certificate: a certificate and its key are given together")
 	}
@@ -240,6 +243,41 @@ func clientTLS(addr Address, o DialOptions, pin string) (*tls.Config, error) {
 	}
 	return config, nil
 }
+
+// judgeClient says how a client with these certificates is let in: nil lets it in without a token, errNoCertificate
+// leaves it to the token.
+func judgeClient(authorities *x509.CertPool, certs []*x509.Certificate) error {
+	if authorities == nil || len(certs) == 0 {
+		return errNoCertificate
+	}
+	intermediates := x509.NewCertPool()
+	for _, c := range certs[1:] {
+		intermediates.AddCert(c)
+	}
+	_, err := certs[0].Verify(x509.VerifyOptions{
+		Roots: authorities, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err == nil {
+		return nil
+	}
+	why := err.Error()
+	var invalid x509.CertificateInvalidError
+	var unknown x509.UnknownAuthorityError
+	now := time.Now()
+	switch {
+	case errors.As(err, &unknown):
+		why = "it is signed by no authority of the server's --client-ca"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.Before(certs[0].NotBefore):
+		why = "it is not valid before " + certs[0].NotBefore.UTC().Format(time.RFC3339)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.After(certs[0].NotAfter):
+		why = "it expired at " + certs[0].NotAfter.UTC().Format(time.RFC3339)
+	case errors.As(err, &invalid) && invalid.Reason == x509.IncompatibleUsage:
+		why = "it is not made for clients (its extended key usage lacks client authentication)"
+	}
+	return fmt.Errorf("%w: the client certificate of %q does not count: %s", ErrUnauthenticated, certs[0].Subject.String(), why)
+}
+
+var errNoCertificate = errors.New("no client certificate")
 
 // explainTLS adds to a failed verification what the user can do about it.
 func explainTLS(err error) error {

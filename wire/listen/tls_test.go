@@ -13,11 +13,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -37,8 +39,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes a certificate and its key; the first is the authority's own.
-func (a *authority) issue(name string) (cert, key string) {
+// issue makes a certificate and its key, changed as change says; the first is the authority's own.
+func (a *authority) issue(name string, change ...func(*x509.Certificate)) (cert, key string) {
 	a.t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -54,8 +56,12 @@ func (a *authority) issue(name string) (cert, key string) {
 		KeyUsage:     x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+	for _, c := range change {
+		c(template)
+	}
 	parent, signer := a.cert, a.key
 	if parent == nil {
+		template.Subject.CommonName += " " + a.dir // two authorities have two names
 		template.IsCA, template.BasicConstraintsValid = true, true
 		parent, signer = template, k
 	}
@@ -256,4 +262,91 @@ func TestClientCertificates(t *testing.T) {
 			t.Errorf("%s: %s", url, response.Status)
 		}
 	}
+}
+
+// TestRefusedClientsAreTold: who has no certificate, or one that does not count, is told so, and so is the log.
+func TestRefusedClientsAreTold(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	now := time.Now()
+	type pair struct{ cert, key string }
+	issue := func(a *authority, name string, change ...func(*x509.Certificate)) pair {
+		cert, key := a.issue(name, change...)
+		return pair{cert, key}
+	}
+	token := write(t, filepath.Join(t.TempDir(), "token"), "right", 0o600)
+	for _, test := range []struct {
+		name   string
+		client pair
+		token  string // sent
+		file   bool   // the server has a token file as well
+		want   string // of the answer
+	}{
+		{"a certificate", issue(ca, "me"), "", false, "ok trusted=true"},
+		{"a certificate beside a token", issue(ca, "me"), "", true, "ok trusted=true"},
+		{"a token beside certificates", pair{}, "right", true, "ok trusted=false"},
+		{"none", pair{}, "", false, "refused: not authenticated: a client certificate is needed (give --client-cert and --client-key)"},
+		{"a token where none is taken", pair{}, "right", false, "refused: not authenticated: a client certificate is needed (give --client-cert and --client-key)"},
+		{"no token", pair{}, "", true, "refused: not authenticated: a token is needed"},
+		{"a wrong token", pair{}, "wrong", true, "refused: not authenticated: the token is not the server's"},
+		{"a stranger's", issue(other, "stranger"), "", false, `refused: not authenticated: the client certificate of "CN=stranger" does not count: it is signed by no authority of the server's --client-ca`},
+		{"a stranger's and the token", issue(other, "stranger"), "right", true, `refused: not authenticated: the client certificate of "CN=stranger"`},
+		{"an expired one", issue(ca, "late", func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) }), "", false,
+			`refused: not authenticated: the client certificate of "CN=late" does not count: it expired at ` + now.Add(-time.Minute).UTC().Format(time.RFC3339)},
+		{"one of tomorrow", issue(ca, "early", func(c *x509.Certificate) { c.NotBefore = now.Add(time.Minute) }), "", false,
+			`refused: not authenticated: the client certificate of "CN=early" does not count: it is not valid before ` + now.Add(time.Minute).UTC().Format(time.RFC3339)},
+		{"a server's", issue(ca, "server", func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] }), "", false,
+			`refused: not authenticated: the client certificate of "CN=server" does not count: it is not made for clients`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var log lockedLog
+			o := Options{ClientCA: ca.file, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			if test.file {
+				o.TokenFile = token
+			}
+			l, addr := start(t, "tls://127.0.0.1:0", o, allDoors)
+			c := dialed(t, addr, DialOptions{TLSPin: l.Pin(), ClientCert: test.client.cert, ClientKey: test.client.key})
+			answer, _ := hello(t, c, test.token)
+			if !strings.HasPrefix(answer, test.want) {
+				t.Errorf("%s; want %s", answer, test.want)
+			}
+			if refused := strings.Contains(log.String(), "refused a client"); refused != strings.HasPrefix(test.want, "refused") {
+				t.Errorf("the log: %s", log.String())
+			}
+			if strings.Contains(log.String()+answer, "right") {
+				t.Error("a token was told")
+			}
+		})
+	}
+}
+
+// TestWrongPinIsLogged: the client says what is wrong, and the server that somebody did not trust it.
+func TestWrongPinIsLogged(t *testing.T) {
+	var log lockedLog
+	l, addr := start(t, "tls://127.0.0.1:0", Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, allDoors)
+	_, err := Dial(t.Context(), addr, DialOptions{TLSPin: pinPrefix + strings.Repeat("00", 32)})
+	wantErr(t, err, "the server's pin is "+l.Pin())
+	if err := l.Close(); err != nil { // then all has been logged
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "the client did not accept the certificate or its pin") {
+		t.Errorf("the log: %s", log.String())
+	}
+}
+
+// lockedLog is a log that a listener writes and a test reads.
+type lockedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
