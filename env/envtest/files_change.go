@@ -379,7 +379,7 @@ var copyTests = []filesTest{
 		r.wantTree(r.dir, "dangling→none", "f=F", "l→f", "m→f", "n→none")
 	}},
 	{"holes", func(r *filesRig) {
-		const hole = 32 << 20
+		const hole = 8 << 20
 		w, err := r.files.Write(r.ctx, r.at("a"), env.WriteOptions{Unsynced: true})
 		r.must(err)
 		defer w.Close()

@@ -118,7 +118,7 @@ var readTests = []filesTest{
 		}
 	}},
 	{"holes", func(r *filesRig) {
-		const hole, before, after = 24 << 20, "before", "after"
+		const hole, before, after = 6 << 20, "before", "after"
 		file := r.at("f")
 		w, err := r.files.Write(r.ctx, file, env.WriteOptions{Unsynced: true})
 		r.must(err)

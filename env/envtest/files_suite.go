@@ -190,13 +190,6 @@ func (r *filesRig) wantContent(path pathuri.URI, want string) {
 	}
 }
 
-// wantMissing checks that there is nothing at path.
-func (r *filesRig) wantMissing(path pathuri.URI) {
-	r.Helper()
-	_, err := r.files.Stat(r.ctx, path, false)
-	r.wantError("stat of "+path.String(), err, fs.ErrNotExist)
-}
-
 func shortened(b []byte) string {
 	const most = 60
 	if len(b) <= most {
@@ -329,7 +322,9 @@ func (r *filesRig) read(path pathuri.URI, options env.ReadOptions) (data []byte,
 		if at-options.Offset > 64<<20 {
 			r.Fatalf("%q has no end", path)
 		}
-		buffer.Write(make([]byte, chunk.Hole))
+		if chunk.Hole > 0 {
+			buffer.Write(make([]byte, chunk.Hole))
+		}
 	}
 	return buffer.Bytes(), holes, reader.Info(), nil
 }
