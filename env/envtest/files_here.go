@@ -82,8 +82,11 @@ var hereTests = []filesTest{
 			r.Errorf("%d entries, %v", len(got), err)
 		}
 		r.quick("copying them", func() {
+			// Each may have its own line in the error.
 			err := r.files.Copy(r.ctx, scratch, r.at("copy"), env.CopyOptions{Recursive: true})
-			r.wantError("copy of what is no file", err, env.ErrNotRegular)
+			if !errors.Is(err, env.ErrNotRegular) {
+				r.Errorf("copy of what is no file: %v", err)
+			}
 		})
 		r.wantTree(r.at("copy"), "f=x")
 		if r.Watcher != nil {
