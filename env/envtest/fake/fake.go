@@ -41,8 +41,11 @@ func New(convention pathuri.Convention) *Machine {
 	}
 	m.files.machine = m
 	info := m.info()
-	root, _ := split(info.Home)
-	m.roots[root] = m.newNode(dirMode | 0o755)
+	for dir := range info.Home.Ancestors() {
+		if _, more := dir.Parent(); !more {
+			m.roots[dir] = m.newNode(dirMode | 0o755)
+		}
+	}
 	for _, dir := range []pathuri.URI{info.Home, info.Temp} {
 		if err := m.Mkdir(context.Background(), dir, env.MkdirOptions{Parents: true}); err != nil {
 			panic(fmt.Sprintf("a new machine: %v", err)) // it is empty

@@ -50,7 +50,18 @@ func (f files) Canonicalize(ctx context.Context, path pathuri.URI) (pathuri.URI,
 	f.machine.mu.Lock()
 	defer f.machine.mu.Unlock()
 	p, err := f.existing(path, true)
-	return p.path, wrap("canonicalize", path, err)
+	if err != nil {
+		return pathuri.URI{}, wrap("canonicalize", path, err)
+	}
+	found, _, err := f.machine.split(path)
+	if len(p.above) > 0 {
+		for _, e := range append(p.above[1:len(p.above):len(p.above)], &entry{name: p.name}) {
+			if err == nil {
+				found, err = found.JoinName(e.name)
+			}
+		}
+	}
+	return found, wrap("canonicalize", path, err)
 }
 
 // List implements env.Files.

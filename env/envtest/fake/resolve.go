@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"waldo/env"
@@ -16,7 +15,8 @@ type place struct {
 	dir  *node  // that it is in; nil for a root
 	name string // there
 	node *node  // nil if nothing is there
-	path pathuri.URI
+	// above are the directories from the root to dir, of what is there.
+	above []*entry
 	// fixed says that it is a root, of the machine or of Within, which stays where it is.
 	fixed bool
 }
@@ -33,41 +33,43 @@ func outside(root pathuri.URI) error {
 	return fmt.Errorf("%w: it leads out of %q", fs.ErrPermission, root.Display())
 }
 
-// split takes a path apart into the root and the names that lead from it.
-func split(path pathuri.URI) (root pathuri.URI, names []string) {
-	for root = range path.Ancestors() {
-		if _, more := root.Parent(); more {
-			name, _ := root.Base()
-			names = append(names, name)
+// split takes a path apart into the root that it begins at and the names that lead on from there.
+func (m *Machine) split(path pathuri.URI) (root pathuri.URI, names []string, err error) {
+	for root := range m.roots {
+		if rel, ok := root.Rel(path); ok {
+			if rel != "" {
+				names = strings.Split(rel, "/") // which no name has in it
+			}
+			return root, names, nil
 		}
 	}
-	slices.Reverse(names)
-	return root, names
+	return root, nil, fs.ErrNotExist
 }
 
 // A walker goes from directory to directory.
 type walker struct {
 	f     files
-	stack []*entry // from the root on
-	path  []pathuri.URI
-	floor int // so many entries of the stack must stay
-	root  pathuri.URI
+	top   pathuri.URI
+	stack []*entry    // from the root on
+	floor int         // so many entries of the stack must stay
+	root  pathuri.URI // of Within
 	links int
 }
 
 // resolve finds the place that path leads to. The last name is followed if it is a link and follow says so; those
 // before are. It is called with the machine's lock held.
 func (f files) resolve(path pathuri.URI, follow bool) (place, error) {
-	w := walker{f: f}
-	root, names := split(path)
-	top := f.machine.roots[root]
-	if top == nil {
-		return place{}, fs.ErrNotExist
+	root, names, err := f.machine.split(path)
+	if err != nil {
+		return place{}, err
 	}
-	w.stack, w.path, w.floor = []*entry{{node: top}}, []pathuri.URI{root}, 1
+	w := walker{f: f, top: root, stack: []*entry{{node: f.machine.roots[root]}}, floor: 1}
 	depth := 0
 	for _, within := range f.roots {
-		_, inside := split(within)
+		_, inside, err := f.machine.split(within)
+		if err != nil {
+			return place{}, err
+		}
 		if len(inside) < depth || len(inside) == depth && !w.root.IsZero() {
 			continue // one that is narrower counts
 		}
@@ -88,7 +90,7 @@ func (w *walker) enter(names []string) error {
 	case p.node == nil:
 		return fs.ErrNotExist
 	case w.stack[len(w.stack)-1].node != p.node:
-		w.stack, w.path = append(w.stack, &entry{p.name, p.node}), append(w.path, p.path)
+		w.stack = append(w.stack, &entry{p.name, p.node})
 	}
 	return nil
 }
@@ -111,42 +113,37 @@ func (w *walker) walk(names []string, follow bool) (place, error) {
 				}
 				return place{}, outside(w.root)
 			}
-			w.stack, w.path = w.stack[:len(w.stack)-1], w.path[:len(w.path)-1]
+			w.stack = w.stack[:len(w.stack)-1]
 			continue
 		case len(name) > 255:
 			return place{}, errName
 		}
-		at := w.path[len(w.path)-1]
 		found := here.node.entries[m.fold(name)]
 		if found == nil {
 			if !last {
 				return place{}, fs.ErrNotExist
 			}
-			path, err := at.JoinName(name)
-			return place{dir: here.node, name: name, path: path}, err
-		}
-		path, err := at.JoinName(found.name)
-		if err != nil {
-			return place{}, err
+			return place{dir: here.node, name: name}, nil
 		}
 		if found.node.mode.Type() == linkMode && (!last || follow) {
 			if w.links++; w.links > maxLinks {
 				return place{}, errLinks
 			}
+			var err error
 			if names, err = w.jump(found.node.target, names); err != nil {
 				return place{}, err
 			}
 			continue
 		}
 		if last {
-			return place{dir: here.node, name: found.name, node: found.node, path: path}, nil
+			return place{dir: here.node, name: found.name, node: found.node, above: w.stack}, nil
 		}
-		w.stack, w.path = append(w.stack, found), append(w.path, path)
+		w.stack = append(w.stack, found)
 	}
 	here := w.stack[len(w.stack)-1]
-	p := place{node: here.node, path: w.path[len(w.path)-1], fixed: len(w.stack) <= w.floor}
-	if len(w.stack) > 1 {
-		p.dir, p.name = w.stack[len(w.stack)-2].node, here.name
+	p := place{node: here.node, fixed: len(w.stack) <= w.floor}
+	if above := len(w.stack) - 1; above > 0 {
+		p.dir, p.name, p.above = w.stack[above-1].node, here.name, w.stack[:above]
 	}
 	return p, nil
 }
@@ -164,9 +161,12 @@ func (w *walker) jump(target string, rest []string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", env.ErrInvalid, err)
 		}
-		root, below := split(uri)
-		if w.f.machine.roots[root] == nil {
-			return nil, fs.ErrNotExist
+		root, below, err := w.f.machine.split(uri)
+		if err != nil {
+			return nil, err
+		}
+		if root != w.top {
+			return nil, fmt.Errorf("%w: links between drives", errors.ErrUnsupported)
 		}
 		absolute, names = true, below
 	} else {
@@ -176,7 +176,7 @@ func (w *walker) jump(target string, rest []string) ([]string, error) {
 		if !w.root.IsZero() {
 			return nil, outside(w.root)
 		}
-		w.stack, w.path = w.stack[:1], w.path[:1]
+		w.stack = w.stack[:1]
 	}
 	return append(names, rest...), nil
 }
