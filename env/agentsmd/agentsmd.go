@@ -84,9 +84,9 @@ func (w Warning) String() string {
 	case w.Err != nil:
 		return fmt.Sprintf("instructions: %s cannot be used: %v", file, w.Err)
 	case w.Used == 0:
-		return fmt.Sprintf("instructions: %s is left out, all %d bytes of it: project_doc_max_bytes is %d for an environment", file, w.Size, w.MaxBytes)
+		return fmt.Sprintf("instructions: %s is left out, all %d bytes of it: at most %d count in an environment", file, w.Size, w.MaxBytes)
 	}
-	return fmt.Sprintf("instructions: of %s only %d of %d bytes are used, %d are left out: project_doc_max_bytes is %d for an environment",
+	return fmt.Sprintf("instructions: of %s only %d of %d bytes are used, %d are left out: at most %d count in an environment",
 		file, w.Used, w.Size, w.Size-w.Used, w.MaxBytes)
 }
 

@@ -226,28 +226,28 @@ func TestBudget(t *testing.T) {
 	}{
 		{"just enough", 10, []string{a(4), a(6)}, []doc{{a(4), 4, 4}, {a(6), 6, 6}}, nil},
 		{"one byte too many", 10, []string{a(4), a(7)}, []doc{{a(4), 4, 4}, {a(6), 7, 6}}, []string{
-			`instructions: of "/r/0/AGENTS.md" in environment "box" only 6 of 7 bytes are used, 1 are left out: project_doc_max_bytes is 10 for an environment`,
+			`instructions: of "/r/0/AGENTS.md" in environment "box" only 6 of 7 bytes are used, 1 are left out: at most 10 count in an environment`,
 		}},
 		{"nothing left", 10, []string{a(10), a(3), " \n", a(1)}, []doc{{a(10), 10, 10}}, []string{
-			`instructions: "/r/0/AGENTS.md" in environment "box" is left out, all 3 bytes of it: project_doc_max_bytes is 10 for an environment`,
-			`instructions: "/r/0/0/0/AGENTS.md" in environment "box" is left out, all 1 bytes of it: project_doc_max_bytes is 10 for an environment`,
+			`instructions: "/r/0/AGENTS.md" in environment "box" is left out, all 3 bytes of it: at most 10 count in an environment`,
+			`instructions: "/r/0/0/0/AGENTS.md" in environment "box" is left out, all 1 bytes of it: at most 10 count in an environment`,
 		}},
 		{"in a character", 32 << 10, []string{a(32767) + strings.Repeat("é", 20), "SUB"}, []doc{{a(32767), 32807, 32767}}, []string{
-			`instructions: of "/r/AGENTS.md" in environment "box" only 32767 of 32807 bytes are used, 40 are left out: project_doc_max_bytes is 32768 for an environment`,
-			`instructions: "/r/0/AGENTS.md" in environment "box" is left out, all 3 bytes of it: project_doc_max_bytes is 32768 for an environment`,
+			`instructions: of "/r/AGENTS.md" in environment "box" only 32767 of 32807 bytes are used, 40 are left out: at most 32768 count in an environment`,
+			`instructions: "/r/0/AGENTS.md" in environment "box" is left out, all 3 bytes of it: at most 32768 count in an environment`,
 		}},
 		{"in a long character", 7, []string{a(4) + "😀"}, []doc{{a(4), 8, 4}}, []string{
-			`instructions: of "/r/AGENTS.md" in environment "box" only 4 of 8 bytes are used, 4 are left out: project_doc_max_bytes is 7 for an environment`,
+			`instructions: of "/r/AGENTS.md" in environment "box" only 4 of 8 bytes are used, 4 are left out: at most 7 count in an environment`,
 		}},
 		{"behind a character", 8, []string{a(4) + "😀😀"}, []doc{{a(4) + "😀", 12, 8}}, []string{
-			`instructions: of "/r/AGENTS.md" in environment "box" only 8 of 12 bytes are used, 4 are left out: project_doc_max_bytes is 8 for an environment`,
+			`instructions: of "/r/AGENTS.md" in environment "box" only 8 of 12 bytes are used, 4 are left out: at most 8 count in an environment`,
 		}},
 		{"blanks cost nothing", 4, []string{"    ", "\n\n", "text"}, []doc{{"text", 4, 4}}, nil},
 		{"blanks beyond all measure", 4, []string{strings.Repeat(" ", 99), "text"}, []doc{{"text", 4, 4}}, []string{
-			`instructions: "/r/AGENTS.md" in environment "box" is left out, all 99 bytes of it: project_doc_max_bytes is 4 for an environment`,
+			`instructions: "/r/AGENTS.md" in environment "box" is left out, all 99 bytes of it: at most 4 count in an environment`,
 		}},
 		{"no text at the end", 5, []string{a(4) + "\xff\xff"}, []doc{{a(4) + "\uFFFD", 6, 5}}, []string{
-			`instructions: of "/r/AGENTS.md" in environment "box" only 5 of 6 bytes are used, 1 are left out: project_doc_max_bytes is 5 for an environment`,
+			`instructions: of "/r/AGENTS.md" in environment "box" only 5 of 6 bytes are used, 1 are left out: at most 5 count in an environment`,
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
