@@ -43,7 +43,7 @@ func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.code
 
 func command() *cobra.Command {
 	root := serveCommand()
-	root.AddCommand(daemonCommand(), &cobra.Command{
+	root.AddCommand(daemonCommand(), doctorCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
