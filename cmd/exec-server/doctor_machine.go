@@ -127,9 +127,12 @@ func (x *examination) shells(login string) {
 			found = append(found, path)
 		}
 	}
+	if len(found) == 0 {
+		found = []string{"none"}
+	}
 	if info, err := os.Stat(login); err != nil || info.IsDir() {
-		x.fail(what, "give the user another login shell (chsh), or install that one", "the login shell %q is not there; found: %s", login, strings.Join(found, " "))
+		x.fail(what, "give the user another login shell (chsh), or install that one; of a container, take an image that has one", "the login shell %q is not there; found on PATH: %s", login, strings.Join(found, " "))
 		return
 	}
-	x.ok(what, "the login shell is %s; found: %s", login, strings.Join(found, " "))
+	x.ok(what, "the login shell is %s; found on PATH: %s", login, strings.Join(found, " "))
 }
