@@ -92,13 +92,11 @@ func (c *copier) result() error {
 
 // top copies what the call names. It refuses before it changes anything.
 func (c *copier) top(source, target place, st status) error {
-	there, err := target.lstat()
+	there, err := target.stat()
 	exists := err == nil
 	switch {
 	case !exists && !errors.Is(err, fs.ErrNotExist):
 		return err
-	case exists && there.isLink() && target.links:
-		return errSwapped
 	case exists && there.id.same(st.id):
 		return errOntoItself
 	case exists && c.options.Exclusive:

@@ -95,6 +95,47 @@ func TestReadProc(t *testing.T) {
 	}
 }
 
+// The links in /proc lead to open files, whatever they say.
+func TestMagicLinks(t *testing.T) {
+	if !hasProc() {
+		t.Skip("no /proc here")
+	}
+	w := newWorld(t)
+	r, pipe, err := os.Pipe()
+	w.ok(err)
+	defer r.Close()    //nolint:errcheck // a test
+	defer pipe.Close() //nolint:errcheck // a test
+	w.symlink(procPath(int(pipe.Fd())), "pipe")
+	w.put("file", "content")
+	file, err := os.OpenFile(w.native("file"), os.O_RDWR, 0)
+	w.ok(err)
+	defer file.Close() //nolint:errcheck // a test
+	w.symlink(procPath(int(file.Fd())), "removed")
+	w.ok(os.Remove(w.native("file")))
+	_, err = w.Write(t.Context(), w.uri("pipe"), env.WriteOptions{})
+	is(t, err, env.ErrNotRegular)
+	_, err = w.Read(t.Context(), w.uri("pipe"), env.ReadOptions{})
+	is(t, err, env.ErrNotRegular)
+	w.put("source", "copied")
+	is(t, w.Copy(t.Context(), w.uri("source"), w.uri("pipe"), env.CopyOptions{}), env.ErrNotRegular)
+	written, err := write(w.Files, t.Context(), w.uri("removed"), "new", env.WriteOptions{})
+	if err != nil || !written.InPlace {
+		t.Errorf("written %+v (%v), want in place", written, err)
+	}
+	got, err := readAll(w.Files, t.Context(), w.uri("removed"), env.ReadOptions{})
+	if err != nil || got != "new" {
+		t.Errorf("read %q (%v)", got, err)
+	}
+	is(t, w.Copy(t.Context(), w.uri("source"), w.uri("removed"), env.CopyOptions{}), nil)
+	b := make([]byte, 10)
+	if n, _ := file.ReadAt(b, 0); string(b[:n]) != "copied" {
+		t.Errorf("the file has %q", b[:n])
+	}
+	_, err = w.Confined(w.uri(".")).Read(t.Context(), w.uri("removed"), env.ReadOptions{})
+	is(t, err, fs.ErrPermission)
+	w.noTemporaries()
+}
+
 // Some regular files of /proc wait for what is to come; a reader of them can still be ended.
 func TestReadThatWaits(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())

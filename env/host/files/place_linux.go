@@ -22,7 +22,22 @@ var hasProc = sync.OnceValue(func() bool {
 	return unix.Statfs("/proc/self/fd", &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
 })
 
+// isMagic tells whether the links in a directory may be such of /proc that lead to open files, whatever they say.
+func isMagic(fd int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
+}
+
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// openBeneath opens a directory below another one, if no link is on the way.
+func openBeneath(dir int, path string) (int, error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	return unix.Openat2(dir, path, &how)
+}
 
 // openRegular opens the regular file at the place. It is looked at by a handle that opens no device and no FIFO, and
 // that handle is then opened for real.

@@ -33,6 +33,7 @@ type place struct {
 	dir   *directory
 	name  string
 	links bool // a link in the last name is followed: by the kernel in a whole path, else it has been already
+	magic bool // it is one that only the kernel can follow
 }
 
 func (p place) close() {
@@ -51,11 +52,14 @@ func (p place) fd() int {
 // isDirectoryItself tells whether the place is a directory without a name to it: a root, or what ".." led to.
 func (p place) isDirectoryItself() bool { return p.name == "." || p.name == "/" }
 
+// isMagic tells whether the place is a link that leads to a file with, maybe, no name.
+func (p place) isMagic() bool { return p.magic }
+
 // sibling is another name in the same directory, which must be held.
 func (p place) sibling(name string) place { return place{dir: p.dir, name: name} }
 
 // kernelFollows tells whether the kernel is to follow a link in the last name.
-func (p place) kernelFollows() bool { return p.dir == nil && p.links }
+func (p place) kernelFollows() bool { return p.links && (p.dir == nil || p.magic) }
 
 func (p place) atFlags() int {
 	if p.kernelFollows() {
@@ -102,6 +106,9 @@ func (f *Files) find(path pathuri.URI, text string, how lookup) (place, error) {
 		}
 		target, err := readlinkat(fd, name)
 		if err != nil { // no link, or nothing: whoever opens it sees
+			return at, nil
+		}
+		if at.magic = isMagic(fd); at.magic {
 			return at, nil
 		}
 		at.name = target
@@ -193,6 +200,19 @@ func (f *Files) walk(path pathuri.URI, links bool) (_ *walker, err error) {
 		return nil, err
 	}
 	rest := strings.Split(rel, "/")
+	if parent := rest[:len(rest)-1]; len(parent) > 0 {
+		// Most paths have no link in them, and then the kernel goes the whole way in one step.
+		if fd, err := openBeneath(root.fd, strings.Join(parent, "/")); err == nil {
+			w.stack, w.names, w.last = append(w.stack, &directory{fd}), parent, rest[len(parent)]
+			if !links {
+				return w, nil
+			}
+			if _, err := readlinkat(fd, w.last); err != nil { // no link, or nothing: whoever opens it sees
+				return w, nil
+			}
+			w.up(1)
+		}
+	}
 	for tries := 0; ; {
 		if len(rest) == 0 {
 			w.last = "."
@@ -268,7 +288,7 @@ func belowRoot(root, target string) (string, bool) {
 
 // swapped is err, or errSwapped if it says that a link is in the way which was not there a moment before.
 func (p place) swapped(err error) error {
-	if err == nil || !p.links || p.dir == nil {
+	if err == nil || p.kernelFollows() {
 		return err
 	}
 	if err == unix.ELOOP || err == unix.EMLINK || err == unix.ENOTDIR {

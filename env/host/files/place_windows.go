@@ -56,6 +56,8 @@ func (p place) isDirectoryItself() bool {
 	return p.name == "." || p.dir == nil && filepath.Dir(p.name) == p.name
 }
 
+func (p place) isMagic() bool { return false }
+
 func (p place) sibling(name string) place {
 	return place{dir: p.dir, name: filepath.Join(filepath.Dir(p.name), name)}
 }

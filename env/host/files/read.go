@@ -103,7 +103,6 @@ func (r *reader) Chunks() iter.Seq2[env.FileChunk, error] {
 			defer stop()
 		}
 		small := smallBuffers.Get().(*[wire.HeaderSize + smallChunk]byte)
-		defer smallBuffers.Put(small)
 		buffer := small[:]
 		enlarge := func() {
 			if len(buffer) == len(small) {
@@ -111,7 +110,12 @@ func (r *reader) Chunks() iter.Seq2[env.FileChunk, error] {
 				buffer = large[:]
 			}
 		}
+		taken := true // whether the consumer has come back for more, and so lets go of what it has
 		defer func() {
+			if !taken {
+				return
+			}
+			smallBuffers.Put(small)
 			if len(buffer) != len(small) {
 				largeBuffers.Put((*[wire.HeaderSize + largeChunk]byte)(buffer))
 			}
@@ -149,7 +153,7 @@ func (r *reader) Chunks() iter.Seq2[env.FileChunk, error] {
 				at := r.position
 				r.position += int64(n)
 				framed := buffer[:wire.HeaderSize+n]
-				if !yield(env.FileChunk{Offset: at, Data: framed[wire.HeaderSize:], Framed: framed}, nil) {
+				if taken = yield(env.FileChunk{Offset: at, Data: framed[wire.HeaderSize:], Framed: framed}, nil); !taken {
 					return
 				}
 			}

@@ -42,7 +42,7 @@ func temporaryName() string { return ".waldo-" + rand.Text() }
 // replacement makes a temporary that can take the place of the regular file old with nothing else changed: owner,
 // permissions, extended attributes, names. It is nil if there cannot be one.
 func (p place) replacement(old *os.File, st status) (*temporary, error) {
-	if st.links != 1 {
+	if st.links != 1 || p.isMagic() {
 		return nil, nil
 	}
 	if mount, err := p.isMount(); err != nil || mount {
