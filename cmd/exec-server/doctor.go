@@ -60,13 +60,8 @@ func (x *examination) fail(what, remedy, format string, args ...any) {
 func (x *examination) run(ctx context.Context) {
 	x.machine(ctx)
 	x.system()
-	x.stateDirectory()
-	x.space("state space", existing(x.stateDir))
 	x.temporary()
-	x.token()
-	x.certificate()
-	x.listeners(ctx)
-	x.daemon(ctx)
+	x.state(ctx)
 	x.port(ctx, defaultAddress)
 }
 

@@ -35,7 +35,7 @@ func (x *examination) listeners(ctx context.Context) {
 		x.listener(ctx, filepath.Join(dir, entry.Name()))
 	}
 	if len(entries) == 0 {
-		x.ok(what, "no server of this state directory listens on TCP")
+		x.ok(what, "no server tells here where it listens (with --no-auth or --client-ca none does)")
 	}
 }
 
@@ -107,6 +107,10 @@ func (x *examination) listener(ctx context.Context, path string) {
 	trip, err := greet(ctx, func(ctx context.Context) (net.Conn, error) {
 		return listen.Dial(ctx, address, access)
 	}, func() (string, error) { return listen.FindToken(address, access) })
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		x.warn(what, "remove the file", "%s: its server is gone and has left %q", shown, path)
+		return
+	}
 	if err != nil {
 		x.fail(what, "restart that server; it has its port, and should answer", "%s does not answer as it should: %v", shown, err)
 		return

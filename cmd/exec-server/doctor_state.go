@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
@@ -20,8 +21,21 @@ const (
 	renewWithin = 30 * 24 * time.Hour
 )
 
-// stateDirectory looks at the directory of the server's own files: the server refuses one that others may enter.
-func (x *examination) stateDirectory() {
+// state looks at the state directory and, where this user may, into it.
+func (x *examination) state(ctx context.Context) {
+	if !x.stateDirectory() {
+		return
+	}
+	x.space("state space", existing(x.stateDir))
+	x.token()
+	x.certificate()
+	x.listeners(ctx)
+	x.daemon(ctx)
+}
+
+// stateDirectory looks at the directory of the server's own files: the server refuses one that others may enter. usable
+// says that it is this user's, or will be.
+func (x *examination) stateDirectory() (usable bool) {
 	const what = "state directory"
 	info, err := os.Stat(x.stateDir)
 	switch {
@@ -29,29 +43,30 @@ func (x *examination) stateDirectory() {
 		above := existing(x.stateDir)
 		if err := writable(above); err != nil {
 			x.fail(what, "choose another with --state-dir or WALDO_HOME", "%q is not there and cannot be made: %v", x.stateDir, err)
-			return
+			return false
 		}
 		x.ok(what, "%q is not there yet; the server makes it", x.stateDir)
-		return
+		return true
 	case err != nil:
 		x.fail(what, "choose another with --state-dir or WALDO_HOME", "%v", err)
-		return
+		return false
 	case !info.IsDir():
 		x.fail(what, "choose another with --state-dir or WALDO_HOME", "%q is not a directory", x.stateDir)
-		return
+		return false
 	}
 	if remedy, err := private(info); err != nil {
 		// The server closes one that is empty to others; an open one with something in it may be needed by them.
 		if entries, readErr := os.ReadDir(x.stateDir); readErr != nil || len(entries) > 0 || !owned(info) {
 			x.fail(what, fmt.Sprintf("%s %q", remedy, x.stateDir), "%q %v", x.stateDir, err)
-			return
+			return owned(info)
 		}
 	}
 	if err := writable(x.stateDir); err != nil {
 		x.fail(what, "let this user write there, or choose another with --state-dir", "%v", err)
-		return
+		return true
 	}
 	x.ok(what, "%q is this user's alone, and writable", x.stateDir)
+	return true
 }
 
 // existing is path, or what there is of it.

@@ -123,6 +123,24 @@ func TestDoctorStateDirectory(t *testing.T) {
 	}
 }
 
+// What is in a directory that is not this user's cannot be judged, and is not.
+func TestDoctorStateUnusable(t *testing.T) {
+	l := newLook(write(t, filepath.Join(t.TempDir(), "file"), "", 0o600))
+	l.state(t.Context())
+	l.want(t, `^fail: .*is not a directory`)
+	if runtime.GOOS == "windows" || os.Geteuid() != 0 {
+		return // nobody else can give files away
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "token"), "secret", 0o600)
+	if err := os.Chown(dir, 12345, 12345); err != nil {
+		t.Skipf("this user may not give files away: %v", err)
+	}
+	l = newLook(dir)
+	l.state(t.Context())
+	l.want(t, `^fail: .* belongs to user 12345, not to this one \(0\); run this as its owner, or chown ".*"$`)
+}
+
 // below is what there is below a directory.
 func below(t *testing.T, dir string) string {
 	t.Helper()
