@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -38,11 +39,23 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	before := openFiles()
+	t.Cleanup(func() {
+		if after := openFiles(); after > before {
+			t.Errorf("%d descriptors are open, %d were before", after, before)
+		}
+	})
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &world{t, New(), dir}
+}
+
+// openFiles is how many descriptors this process has, where that can be told.
+func openFiles() int {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	return len(entries)
 }
 
 func (w *world) native(name string) string { return filepath.Join(w.dir, filepath.FromSlash(name)) }
@@ -381,6 +394,24 @@ func TestRead(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A small file does not cost the memory of a long one.
+func TestReadSmall(t *testing.T) {
+	w := newWorld(t)
+	w.put("small", "content")
+	var before, after runtime.MemStats
+	const rounds = 200
+	runtime.ReadMemStats(&before)
+	for range rounds {
+		if _, err := readAll(w.Files, t.Context(), w.uri("small"), env.ReadOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / rounds; each > 64<<10 {
+		t.Errorf("%d bytes were allocated for each", each)
 	}
 }
 

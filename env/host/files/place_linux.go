@@ -57,10 +57,14 @@ func (p place) openRegular(flags int) (*os.File, status, error) {
 	if err != nil {
 		return nil, status{}, err
 	}
-	// Some of /proc's regular files wait for something to read; non-blocking, that can be broken off.
-	fd, err := openat(unix.AT_FDCWD, procPath(handle), flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	flags |= unix.O_NOCTTY | unix.O_CLOEXEC
+	if flags&unix.O_ACCMODE == unix.O_RDONLY && st.size == 0 {
+		// Some of /proc's regular files wait for something to read; non-blocking, that can be broken off.
+		flags |= unix.O_NONBLOCK
+	}
+	fd, err := openat(unix.AT_FDCWD, procPath(handle), flags, 0)
 	if err == unix.EAGAIN { // another program has a lease on the file, and is asked to give it up
-		fd, err = openat(unix.AT_FDCWD, procPath(handle), flags|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		fd, err = openat(unix.AT_FDCWD, procPath(handle), flags&^unix.O_NONBLOCK, 0)
 	}
 	if err != nil {
 		return nil, status{}, err
