@@ -76,25 +76,22 @@ func removeText(path string, data []byte, id string) ([]byte, error) {
 		if h.path != own && !strings.HasPrefix(h.path, own+".") {
 			continue
 		}
-		end := len(data)
-		if n+1 < len(headers) {
+		end, last := len(data), n+1 == len(headers)
+		if !last {
 			end = headers[n+1].start
-			if next := headers[n+1].path; !strings.HasPrefix(next, own+".") {
-				end = commentAbove(data, end, false)
-			}
 		}
-		cut = append(cut, [2]int{commentAbove(data, h.start, true), end})
+		if last || !strings.HasPrefix(headers[n+1].path, own+".") {
+			end = tableEnd(data, h.start, end, last)
+		}
+		cut = append(cut, [2]int{commentAbove(data, h.start), end})
 	}
 	out := slices.Clone(data)
 	for _, c := range slices.Backward(cut) {
 		out = append(out[:c[0]], out[c[1]:]...)
 	}
-	if len(cut) == 1 && cut[0][1] == len(data) { // the last one: no blank lines are left behind
-		if text := bytes.TrimRight(out, " \t\r\n"); len(text) > 0 {
-			out = out[:len(text)+len(firstLineEnd(out[len(text):]))]
-		} else {
-			out = out[:0]
-		}
+	if cut[len(cut)-1][1] == len(data) { // no blank lines are left behind at the end
+		text := bytes.TrimRight(out, " \t\r\n")
+		out = out[:len(text)+bytes.IndexByte(out[len(text):], '\n')+1]
 	}
 	if after, err := parseFile(path, out); err != nil {
 		return nil, fmt.Errorf("%s: environment %q cannot be cut out; do it by hand: %w", path, id, err)
@@ -104,26 +101,53 @@ func removeText(path string, data []byte, id string) ([]byte, error) {
 	return out, nil
 }
 
-func firstLineEnd(text []byte) []byte {
-	if i := bytes.IndexByte(text, '\n'); i >= 0 {
-		return text[:i+1]
-	}
-	return nil
-}
+// isComment and isBlank look at a line.
+func isComment(line []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("#")) }
+func isBlank(line []byte) bool   { return len(bytes.TrimSpace(line)) == 0 }
 
-// commentAbove is where the comment begins that stands right above the line at start. One at the head of the
-// file speaks of the file; with spare it is left alone.
-func commentAbove(data []byte, start int, spare bool) int {
-	at := start
-	for at > 0 {
-		line := bytes.LastIndexByte(data[:at-1], '\n') + 1
-		if !bytes.HasPrefix(bytes.TrimLeft(data[line:at], " \t"), []byte("#")) {
+// lineBefore is where the line begins that ends at an offset.
+func lineBefore(data []byte, at int) int { return bytes.LastIndexByte(data[:at-1], '\n') + 1 }
+
+// commentAbove is where the comment begins that stands right above the line at start. One at the head of the file
+// speaks of the file, so it is left alone.
+func commentAbove(data []byte, start int) int {
+	for at := start; at > 0; {
+		line := lineBefore(data, at)
+		if !isComment(data[line:at]) {
 			return at
 		}
 		at = line
 	}
-	if spare {
-		return start
+	return start
+}
+
+// tableEnd is where the table ends that begins at start: behind its last line and the comments right below it, and
+// the blank lines there. end is where the next table begins, or the end of the text. A comment that stands right
+// above that table, too, is its.
+func tableEnd(data []byte, start, end int, last bool) int {
+	below := end // of all that says something to a program
+	for below > start {
+		line := lineBefore(data, below)
+		if text := data[line:below]; !isComment(text) && !isBlank(text) {
+			break
+		}
+		below = line
+	}
+	at, blank := below, false
+	for at < end {
+		next := end
+		if i := bytes.IndexByte(data[at:end], '\n'); i >= 0 {
+			next = at + i + 1
+		}
+		if line := data[at:next]; isBlank(line) {
+			blank = true
+		} else if blank {
+			break
+		}
+		at = next
+	}
+	if !blank && !last {
+		return below
 	}
 	return at
 }

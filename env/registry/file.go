@@ -383,13 +383,13 @@ func (d *decoder) checkDefault(c *config, ids map[string]int) {
 
 // entry reads one of the environments.
 func (d *decoder) entry(path string, table map[string]any) Entry {
-	e := Entry{ID: get[string](d, path, table, "id", "a string")}
-	name := e.ID
+	name, _ := table["id"].(string)
 	if checkID(name) != "" {
 		name = path
 	}
 	d.at = fmt.Sprintf("environment %q: ", name)
 	defer func() { d.at = "" }()
+	e := Entry{ID: get[string](d, path, table, "id", "a string")}
 	d.unknown(path, table, entryKeys)
 	e.URL = strings.TrimSpace(d.text(path, table, "url"))
 	e.Program = strings.TrimSpace(d.text(path, table, "program"))
@@ -446,7 +446,7 @@ func nearest(name string, known []string) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(s))
 	}
-	best, least := "", max(1, (len(name)+1)/3)
+	best, least := "", (len(name)+1)/3
 	for _, k := range known {
 		if d := distance(plain(name), plain(k)); d <= least && (best == "" || d < distance(plain(name), plain(best))) {
 			best = k
@@ -462,26 +462,31 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// distance is how many changes of one byte make b of a.
+// distance is how many changes make b of a: of a byte, or of the order of two.
 func distance(a, b string) int {
 	if len(a) > 100 || len(b) > 100 {
 		return max(len(a), len(b))
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
 				change++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+			least := min(change, rows[i-1][j]+1, rows[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				least = min(least, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = least
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }

@@ -154,15 +154,19 @@ func (h *Handle) greet(a *attempt) (*Environment, error) {
 	}
 	spec.Status = func(lost error) { h.lost(a, lost) }
 	e, err := Open(h.ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.Ready(h.ctx); err != nil {
-		err = e.Explain(err)
+	if err == nil {
+		if err = e.Ready(h.ctx); err == nil {
+			return e, nil
+		}
+		if h.ctx.Err() == nil {
+			err = e.Explain(err)
+		}
 		e.Close() //nolint:errcheck // returns nil
-		return nil, err
 	}
-	return e, nil
+	if h.ctx.Err() != nil {
+		err = context.Cause(h.ctx)
+	}
+	return nil, err
 }
 
 // lost is told of the loss of a connection, and with nil of its return.
