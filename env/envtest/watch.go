@@ -20,6 +20,7 @@ type watching struct {
 	watch   env.Watch
 	root    pathuri.URI
 	next    func() ([]env.Change, error, bool)
+	late    *time.Timer // ends it when nothing comes
 	batches int
 	seen    []env.Change
 }
@@ -32,10 +33,14 @@ func (r *filesRig) watching(path pathuri.URI, recursive bool) *watching {
 		r.Fatalf("watch %q: %v", path, err)
 	}
 	w := &watching{filesRig: r, watch: watch, root: path}
-	next, stop := iter.Pull2(watch.Changes(r.ctx))
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	w.late = time.AfterFunc(4*patience, func() { cancel(fmt.Errorf("nothing is told for %v", patience)) })
+	next, stop := iter.Pull2(watch.Changes(ctx))
 	w.next = next
 	r.Cleanup(func() {
 		stop()
+		w.late.Stop()
+		cancel(nil)
 		if err := errors.Join(watch.Close(), watch.Close()); err != nil {
 			r.Errorf("close of the watch: %v", err)
 		}
@@ -46,6 +51,7 @@ func (r *filesRig) watching(path pathuri.URI, recursive bool) *watching {
 // step hears one more batch.
 func (w *watching) step(waitedFor string) {
 	w.Helper()
+	w.late.Reset(patience)
 	batch, err, ok := w.next()
 	switch {
 	case !ok:
@@ -53,6 +59,7 @@ func (w *watching) step(waitedFor string) {
 	case err != nil:
 		w.Fatalf("the watch of %q failed without %s: %v; there were %v", w.root, waitedFor, err, w.seen)
 	}
+	w.late.Stop()
 	w.batches++
 	w.check(batch)
 	w.seen = append(w.seen, batch...)
@@ -298,6 +305,7 @@ var watchTests = []filesTest{
 				if last := w.seen[len(w.seen)-1]; last.Path != root {
 					r.Errorf("%s: the last change is %v", name, last)
 				}
+				w.late.Reset(patience)
 				if batch, err, ok := w.next(); ok {
 					r.Errorf("%s: after the end comes %v, %v", name, batch, err)
 				}
