@@ -19,7 +19,7 @@ const (
 )
 
 // limitsRemedy is what makes limits possible.
-const limitsRemedy = "give the server a control group (version 2) of its own with the controllers memory and pids: Delegate=yes of a service does"
+const limitsRemedy = "they need control groups of version 2 with the controllers memory and pids, in one that this server may divide"
 
 // system looks at what is Linux's own.
 func (x *examination) system() {

@@ -34,3 +34,23 @@ func TestListenerOf(t *testing.T) {
 		t.Error("nobody listens there")
 	}
 }
+
+func FuzzControlGroup(f *testing.F) {
+	f.Add("0::/a\n", "30 24 0:26 / /c rw shared:4 - cgroup2 c rw\n")
+	f.Add("4:memory:/x\n0::/../b", "30 - cgroup2\n-\n\n")
+	f.Fuzz(func(t *testing.T, processes, mounts string) {
+		if dir, why := ownControlGroup(processes, mounts); (dir == "") == (why == "") {
+			t.Errorf("%q, %q: one of the two is to be told", dir, why)
+		}
+	})
+}
+
+func FuzzListenerOf(f *testing.F) {
+	f.Add("   1: 0100007F:1E61 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 x\n", uint16(7777))
+	f.Add("   2: short\n", uint16(0))
+	f.Fuzz(func(t *testing.T, table string, port uint16) {
+		if uid, inode, ok := listenerOf(table, port); ok == (uid == "" || inode == "") {
+			t.Errorf("%q %q %v", uid, inode, ok)
+		}
+	})
+}

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"waldo/wire/listen"
 )
@@ -451,4 +453,26 @@ func TestDoctorOutput(t *testing.T) {
 	if err := examine(ctx, t.TempDir(), true, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("it was told to end, and the error is %v", err)
 	}
+}
+
+// Whatever is found, nothing reaches the terminal that it would obey, and what is printable is shown as it is.
+func FuzzPrintable(f *testing.F) {
+	for _, seed := range []string{"", "plain é", "a\x1b[31m\n", "\xff\xc3", "\u0090\u202e\ufffd", "\U000e0001"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := printable(text)
+		plain := utf8.ValidString(text)
+		for _, r := range text {
+			plain = plain && unicode.IsPrint(r)
+		}
+		if plain != (got == text) {
+			t.Errorf("%q became %q", text, got)
+		}
+		for _, r := range got {
+			if !unicode.IsPrint(r) {
+				t.Errorf("%q became %q, with %q in it", text, got, r)
+			}
+		}
+	})
 }
