@@ -425,7 +425,7 @@ func printChecked(s style, found []checked, asJSON bool) error {
 	})
 	for _, f := range found {
 		if f.Error != "" {
-			say("%s: %s", f.ID, f.Error)
+			say("%s: %s", f.ID, strings.TrimPrefix(f.Error, "environment "+f.ID+": "))
 		}
 	}
 	return err

@@ -237,6 +237,9 @@ func (e *Entry) spec(directory string) (Spec, error) {
 		return s, nil
 	}
 	way, err := parseURL(e.URL)
+	if err == nil {
+		err = way.checkDoor()
+	}
 	if err != nil {
 		return s, fmt.Errorf("environment %q: %w", e.ID, err)
 	}

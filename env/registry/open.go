@@ -161,7 +161,7 @@ func (e *Environment) Close() error {
 func noAccess(spec Spec) error {
 	a := spec.Access
 	if a.Token != "" || a.TokenFile != "" || a.TLSPin != "" || a.TLSCA != "" || a.ClientCert != "" || a.ClientKey != "" {
-		return fmt.Errorf("a token, TLS pin, CA or client certificate goes with the URL of a listening server, not with the environment %s", spec)
+		return fmt.Errorf("a token, TLS pin, CA or client certificate goes with a URL, not with the environment %s", spec)
 	}
 	return nil
 }
@@ -172,7 +172,8 @@ func (e *Environment) Spec() Spec { return e.spec }
 func (e *Environment) settle(failed error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if failed != nil {
+	var late *lateError // says it all: what came of giving up says less
+	if failed != nil && !errors.As(e.failed, &late) {
 		e.failed = failed
 	}
 	select {

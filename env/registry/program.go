@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -53,14 +54,17 @@ type programConn struct {
 	ssh     SSH         // the box, if it is an ssh: it may say that it has no server
 	settled func(error) // told once why the program's output ended, or what it was; nil for a good end
 
-	began bool // used by the one reader alone
-	once  sync.Once
+	reading sync.Mutex // one at a time
+	began   atomic.Bool
+	once    sync.Once
 }
 
 func (c *programConn) Read(p []byte) (int, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	n, err := c.Child.Read(p)
-	if n > 0 && !c.began {
-		c.began = true
+	if n > 0 && !c.began.Load() {
+		c.began.Store(true)
 		if p[0] != protocolByte {
 			err = c.noProtocol(p[:n])
 			n = 0
@@ -71,16 +75,22 @@ func (c *programConn) Read(p []byte) (int, error) {
 		if err = c.Ended(); err == nil {
 			err = fmt.Errorf("%s has ended", quoteProgram(c.program))
 		}
-	case err == nil, errors.Is(err, os.ErrClosed), errors.Is(err, net.ErrClosed):
+	case err == nil, errors.Is(err, os.ErrClosed), errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 		return n, err
 	}
 	c.once.Do(func() { c.settled(err) })
 	return n, err
 }
 
-// Close ends the program. If it had failed before, writing to it has told first, and less.
+// Close ends the program. If it had failed before, writing to it has told first, and less; so what it has printed
+// is looked at now.
 func (c *programConn) Close() error {
+	if !c.began.Load() && c.SetReadDeadline(time.Now().Add(shownWithin)) == nil {
+		c.Read(make([]byte, shownBytes)) //nolint:errcheck // it settles what there is to be told
+	}
 	err := c.Child.Close()
+	c.reading.Lock() // what is being judged is told first
+	defer c.reading.Unlock()
 	c.once.Do(func() { c.settled(c.Ended()) })
 	return err
 }
@@ -109,6 +119,9 @@ func (c *programConn) rest(begin []byte, limit int, patience time.Duration) []by
 	for len(text) <= limit {
 		if at := bytes.IndexByte(text, protocolByte); at >= 0 {
 			return text[:at]
+		}
+		if at := bytes.Index(text, []byte(missingMarker)); at >= 0 && bytes.IndexByte(text[at:], '\n') >= 0 {
+			break
 		}
 		n, err := c.Child.Read(buffer)
 		text = append(text, buffer[:n]...)

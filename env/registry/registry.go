@@ -168,12 +168,11 @@ func (r *Registry) find(id string) (*item, error) {
 	if id == Local {
 		return nil, fmt.Errorf("environment %q is not there, since %s says include_local = false", id, r.path)
 	}
-	text := ""
 	if near := nearest(id, r.ids()); near != "" {
-		text = fmt.Sprintf("; did you mean %q?", near)
+		return nil, fmt.Errorf("%w %s; did you mean %q?", ErrUnknown, strconv.Quote(id), near)
 	}
-	return nil, fmt.Errorf("%w %s%s (%s has %s; a URL such as tls://HOST:7777, unix:///PATH or ssh://BOX will do too)",
-		ErrUnknown, strconv.Quote(id), text, r.path, r.known())
+	return nil, fmt.Errorf("%w %s; there are %s, and URLs such as tls://HOST:7777, unix:///PATH or ssh://BOX",
+		ErrUnknown, strconv.Quote(id), r.known())
 }
 
 // ErrUnknown says that no environment has an id.

@@ -201,7 +201,7 @@ func TestRefusalNamesTheEnvironment(t *testing.T) {
 
 func TestAccessGoesWithAURL(t *testing.T) {
 	err := openAndCall(t, Spec{Access: listen.DialOptions{TokenFile: "t"}})
-	if err == nil || !strings.Contains(err.Error(), "goes with the URL") {
+	if err == nil || !strings.Contains(err.Error(), "goes with a URL") {
 		t.Errorf("%v", err)
 	}
 }

@@ -86,28 +86,32 @@ func Parse(name string) (Spec, error) {
 	if err != nil {
 		return Spec{}, fmt.Errorf("environment: %w", err)
 	}
+	if err := spec.checkDoor(); err != nil {
+		return Spec{}, fmt.Errorf("environment %s: %w", spec, err)
+	}
 	return spec, nil
 }
 
 // isURL tells whether a name is no id.
 func isURL(name string) bool { return strings.Contains(name, "://") }
 
-// parseURL reads a URL that the native protocol is spoken at.
-func parseURL(text string) (Spec, error) {
+func parseURL(text string) (spec Spec, err error) {
 	if isSSH(text) {
-		ssh, err := parseSSH(text)
-		return Spec{SSH: ssh}, err
+		spec.SSH, err = parseSSH(text)
+	} else {
+		spec.Address, err = listen.ParseAddress(text)
 	}
-	address, err := listen.ParseAddress(text)
-	if err != nil {
-		return Spec{}, err
+	return spec, err
+}
+
+// checkDoor refuses an address where another protocol is spoken.
+func (s Spec) checkDoor() error {
+	if !s.hasAddress() || s.Address.Mux() {
+		return nil
 	}
-	if !address.Mux() {
-		mux := address
-		mux.Path = "/mux"
-		return Spec{}, fmt.Errorf("%s: as a client %s:// without /mux is the Codex door, which is not offered yet; use %s", address, address.Scheme, mux)
-	}
-	return Spec{Address: address}, nil
+	mux := s.Address
+	mux.Path = "/mux"
+	return fmt.Errorf("as a client %s:// without /mux is the Codex door, which is not offered yet; use %s", mux.Scheme, mux)
 }
 
 // hasAddress tells whether the environment is a server that listens.
