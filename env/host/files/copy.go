@@ -210,7 +210,11 @@ func (c *copier) content(from *os.File, w *writer, st status) error {
 				if err != nil {
 					return err
 				}
-				return w.Skip(max(0, size-position))
+				// The last hole. What the file grows by behind it is read as it comes.
+				if err := w.Skip(max(0, size-position)); err != nil {
+					return err
+				}
+				position, holes = max(size, position), false
 			case err != nil:
 				return err
 			default:

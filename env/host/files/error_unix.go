@@ -39,3 +39,6 @@ func codeOf(err error) error {
 }
 
 func isOtherDevice(err error) bool { return errors.Is(err, unix.EXDEV) }
+
+// hasNoDisk tells that a file cannot be synced because there is nothing to be synced to, as in /proc.
+func hasNoDisk(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) }

@@ -44,3 +44,5 @@ func codeOf(err error) error {
 }
 
 func isOtherDevice(err error) bool { return errors.Is(err, windows.ERROR_NOT_SAME_DEVICE) }
+
+func hasNoDisk(error) bool { return false }

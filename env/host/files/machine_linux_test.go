@@ -89,9 +89,34 @@ func TestReadProc(t *testing.T) {
 			t.Errorf("%s: %d bytes (%v), want %d", path, len(got), err, len(want))
 		}
 	}
+	w := newWorld(t)
+	is(t, w.Copy(t.Context(), uri(t, "/proc/version"), w.uri("copy"), env.CopyOptions{}), nil)
+	if want, err := os.ReadFile("/proc/version"); err == nil {
+		w.has("copy", string(want))
+	}
 	got, err := readAll(New(), t.Context(), uri(t, "/proc/self/status"), env.ReadOptions{})
 	if err != nil || !strings.Contains(got, "\nnonvoluntary_ctxt_switches:") || !strings.HasPrefix(got, "Name:") {
 		t.Errorf("status: %q (%v)", got, err)
+	}
+}
+
+// What sets something in the kernel is written as it is, since there is no file that could take its place.
+func TestWriteProc(t *testing.T) {
+	const path = "/proc/self/coredump_filter"
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Skipf("nothing to set here: %v", err)
+	}
+	defer os.WriteFile(path, []byte("0x"+string(before)), 0) //nolint:errcheck // as it was
+	for _, o := range []env.WriteOptions{{}, {Mode: env.Append}, {Mode: env.Patch}} {
+		if err := os.WriteFile(path, []byte("0x7f"), 0); err != nil {
+			t.Skipf("it cannot be set here: %v", err)
+		}
+		_, err := write(New(), t.Context(), uri(t, path), "0x23", o)
+		is(t, err, nil)
+		if now, err := os.ReadFile(path); err != nil || string(now) != "00000023\n" {
+			t.Errorf("%s: it is %q now (%v)", o.Mode, now, err)
+		}
 	}
 }
 

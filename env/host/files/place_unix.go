@@ -219,8 +219,8 @@ func (d *directory) sync() error {
 	}
 	defer unix.Close(fd) //nolint:errcheck // only read
 	err = again(func() error { return unix.Fsync(fd) })
-	if err == unix.EINVAL || err == unix.ENOTSUP {
-		return nil // this file system has nothing to do for it
+	if hasNoDisk(err) {
+		return nil
 	}
 	return err
 }

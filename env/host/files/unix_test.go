@@ -222,6 +222,16 @@ func TestWriteKeepsMode(t *testing.T) {
 		is(t, err, fs.ErrPermission)
 	}
 	is(t, w.Remove(t.Context(), w.uri("secret"), env.RemoveOptions{Recursive: true}), fs.ErrPermission)
+	w.ok(os.Chmod(w.native("secret"), 0o400)) // its names can be had, and nothing of what is called so
+	entries := 0
+	for entry, err := range w.List(t.Context(), w.uri("secret")) {
+		w.ok(err)
+		is(t, entry.Err, fs.ErrPermission)
+		entries++
+	}
+	if entries != 1 {
+		t.Errorf("%d entries, want 1", entries)
+	}
 	w.ok(os.Chmod(w.native("secret"), 0o700))
 	// A directory that cannot be written to is copied with what is in it.
 	is(t, w.Copy(t.Context(), w.uri("closed"), w.uri("closed2"), env.CopyOptions{Recursive: true}), nil)
@@ -237,6 +247,21 @@ func TestWriteKeepsMode(t *testing.T) {
 	for name, want := range map[string]fs.FileMode{"open": 0o777, "usual": 0o755} {
 		if info, err := os.Stat(w.native(name)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s is %v (%v), want %v", name, info.Mode(), err, want)
+		}
+	}
+}
+
+// A file that is to be private is so from its first moment.
+func TestWritePrivate(t *testing.T) {
+	private := fs.FileMode(0o600)
+	for _, m := range []env.WriteMode{env.Replace, env.Exclusive, env.Append} {
+		w := newWorld(t)
+		file, err := w.Write(t.Context(), w.uri("new"), env.WriteOptions{Mode: m, Permissions: &private})
+		w.ok(err)
+		defer file.Close() //nolint:errcheck // a test
+		st, err := fileStatus(file.(*writer).file)
+		if err != nil || st.mode != 0o600 {
+			t.Errorf("%s: mode %v (%v)", m, st.mode, err)
 		}
 	}
 }

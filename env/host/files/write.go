@@ -140,12 +140,20 @@ func (w *writer) beginAtDirectory(p place) error {
 }
 
 func (w *writer) beginNew() error {
-	temp, err := w.at.temporary(0o666)
+	temp, err := w.at.temporary(w.newMode())
 	if err != nil {
 		return err
 	}
 	w.file, w.temp = temp.file, temp
 	return nil
+}
+
+// newMode is how a file is made, so that at no moment it is open to more than it is to be in the end.
+func (w *writer) newMode() fs.FileMode {
+	if w.options.Permissions != nil {
+		return w.options.Permissions.Perm()
+	}
+	return 0o666
 }
 
 func (w *writer) beginInPlace(flags int) error {
@@ -163,7 +171,7 @@ func (w *writer) beginAppend() error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	w.file, err = w.at.create(flags, 0o666)
+	w.file, err = w.at.create(flags, w.newMode())
 	if errors.Is(err, fs.ErrExist) {
 		return errSwapped // it has come meanwhile
 	}
@@ -306,7 +314,7 @@ func (w *writer) commit() (status, error) {
 		}
 	}
 	if !w.options.Unsynced {
-		if err := w.file.Sync(); err != nil {
+		if err := w.file.Sync(); err != nil && !hasNoDisk(err) {
 			return status{}, err
 		}
 	}
@@ -329,6 +337,9 @@ func (w *writer) setPermissions() error {
 	case w.options.Permissions != nil:
 		return w.file.Chmod(*w.options.Permissions & permissionBits)
 	case w.temp != nil && w.old != nil:
+		if st, err := fileStatus(w.file); err == nil && st.mode == w.old.mode {
+			return nil // not every file system takes a mode
+		}
 		return w.file.Chmod(w.old.mode & permissionBits)
 	case w.old != nil && w.old.mode&(fs.ModeSetuid|fs.ModeSetgid) != 0:
 		// Writing has cleared them. Only the owner may set them again, and so the machine decides.
