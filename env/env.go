@@ -52,8 +52,19 @@ type Info struct {
 	Temp      pathuri.URI        `json:"temp,omitzero"`
 	Directory pathuri.URI        `json:"directory,omitzero"` // the working directory a command gets by default
 	Shell     string             `json:"shell,omitempty"`    // native path of the user's login shell
-	Version   string             `json:"version,omitempty"`  // of the server
-	Abilities []string           `json:"abilities,omitempty"`
+	// Shells are the shells that were found, one of each kind: the user's login shell first, then as they are
+	// good for.
+	Shells       []Shell  `json:"shells,omitempty"`
+	Kernel       string   `json:"kernel,omitempty"`       // its version, as the kernel has it
+	Distribution string   `json:"distribution,omitempty"` // name and version of the system, for people
+	Version      string   `json:"version,omitempty"`      // of the server
+	Abilities    []string `json:"abilities,omitempty"`
+}
+
+// Shell is a shell that a machine has.
+type Shell struct {
+	Kind string `json:"kind"` // "bash", "zsh", "sh", "fish", "dash", "pwsh", "powershell", "cmd" or its program's name
+	Path string `json:"path"` // native
 }
 
 // The abilities an [Info] may list. What is added to the protocol later gets a name here, and clients check it.
@@ -62,6 +73,8 @@ const (
 	AbilitySpill    = "spill"    // output beyond the memory bound is kept on disk while nobody reads
 	AbilityLimits   = "limits"   // Command.Limits
 	AbilityDial     = "dial"     // Dialer
+	AbilityFiles    = "files"    // Files
+	AbilityWatch    = "watch"    // Watcher
 )
 
 // The errors of the contract beyond those of io/fs, context and errors. They are codes of the wire, so that

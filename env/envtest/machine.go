@@ -31,6 +31,27 @@ var machineTests = []test{
 		if _, err := os.Stat(info.Shell); err != nil {
 			r.Errorf("shell: %v", err)
 		}
+		kinds := map[string]bool{}
+		for i, shell := range info.Shells {
+			stat, err := r.env.Stat(r.ctx, r.uri(shell.Path), true)
+			if err != nil || !stat.Mode.IsRegular() || stat.Mode&0o111 == 0 || kinds[shell.Kind] || shell.Kind == "" {
+				r.Errorf("shell %d is %+v: %v, %v", i, shell, stat.Mode, err)
+			}
+			kinds[shell.Kind] = true
+			if i > 0 && shell.Path == info.Shell {
+				r.Errorf("the login shell %q is not the first of %v", info.Shell, info.Shells)
+			}
+			if shell.Kind == "sh" {
+				r.wantOutput(env.Command{Argv: []string{shell.Path, "-c", "echo $((6*7))"}}, "42\n")
+			}
+		}
+		if !kinds["sh"] {
+			r.Errorf("no sh among the shells: %v", info.Shells)
+		}
+		r.wantOutput(env.Command{Argv: []string{"uname", "-r"}}, info.Kernel+"\n")
+		if info.Distribution == "" {
+			r.Error("the system has no name")
+		}
 		r.wantOutput(env.Command{Argv: []string{"pwd", "-P"}}, native(r, info.Directory)+"\n")
 	}},
 	{"stat", func(r *rig) {

@@ -22,6 +22,8 @@ func describe(o Options) (info env.Info, directory string, err error) {
 	}
 	info.User = cmp.Or(info.User, os.Getenv("USER"))
 	info.Shell = loginShell(info.User)
+	info.Shells = findShells(info.Shell)
+	info.Kernel, info.Distribution = systemVersions()
 	info.Home = uriOf(home)
 	info.Temp = uriOf(os.TempDir())
 
