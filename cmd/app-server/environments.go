@@ -406,7 +406,7 @@ func printChecked(s style, found []checked, asJSON bool) error {
 			mark = "*"
 		}
 		if f.State == registry.Connected {
-			latency = durationText(time.Duration(f.Latency * float64(time.Second)))
+			latency = latencyText(time.Duration(f.Latency * float64(time.Second)))
 			system = f.OS + "/" + f.Arch
 		}
 		rows[i] = []string{mark, escapeControls(f.ID), string(f.State), latency, escapeControls(system),
@@ -429,6 +429,17 @@ func printChecked(s style, found []checked, asJSON bool) error {
 		}
 	}
 	return err
+}
+
+// latencyText is a short time for people.
+func latencyText(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	}
+	return durationText(d)
 }
 
 func dashed(text string) string {

@@ -45,7 +45,8 @@ closed, or --linger after the command's exit when something still holds it.
 Exit codes: the command's own; 128+N if signal N ended it; 127 not found; 126 found, but not startable; 125 for
 what went wrong on our side; 141 if our standard output was closed.`,
 		Example: `  app-server run -- make test
-  app-server run -e tcp://127.0.0.1:7777 -C src/project -- git status
+  app-server run -e box -C src/project -- git status       # box is configured with "app-server env add"
+  app-server run -e ssh://me@web.example --install -- uname -a
   tar c . | app-server run -e unix:///run/box.sock -- tar x -C /tmp/copy
   app-server run -e tcp://127.0.0.1:7777 -t -- top
   app-server run -e tcp://127.0.0.1:7777 --detach --id nightly -- make all`,

@@ -26,6 +26,7 @@ At the start of a line ~. detaches, which leaves the shell running, and prints h
 one ~. When the connection is lost, the shell is kept and found again; when the window here is closed, the shell is
 hung up. TERM, LANG and LC_* go along.`,
 		Example: `  app-server shell
+  app-server shell -e ssh://me@web.example
   app-server shell -e tcp://127.0.0.1:7777 -C src/project`,
 		Args:        noArguments,
 		Annotations: map[string]string{runsSomething: annotationValue},
