@@ -26,7 +26,7 @@ const maxOpen = 64
 // caller wants it; the handle is closed when the walk ends, and everything else is reached from it. Any kind of
 // file may be opened, for the sake of its description; on Windows the handle's name must be the path it was opened by.
 //
-// MaxDepth bites when there are directories at that depth, which are told and not entered.
+// MaxDepth is what is asked for, and no budget that bites: directories at that depth are told and not entered.
 func Walk(ctx context.Context, root pathuri.URI, open func() (*os.File, error), options env.WalkOptions) iter.Seq2[env.Entry, error] {
 	return func(yield func(env.Entry, error) bool) {
 		w := walk{ctx: ctx, options: options, root: root, begun: time.Now(), yield: yield}
@@ -50,7 +50,6 @@ type walk struct {
 
 	stack  []level
 	told   int
-	closed int // directories that were not entered since they are too deep
 	reader reader
 }
 
@@ -91,9 +90,6 @@ func (w *walk) run(open func() (*os.File, error)) error {
 			return err
 		}
 	}
-	if w.closed > 0 {
-		return fmt.Errorf("%w: %d directories lie deeper than %d levels below %q and were not entered", env.ErrLimit, w.closed, w.options.MaxDepth, w.root.Display())
-	}
 	return nil
 }
 
@@ -120,7 +116,6 @@ func (w *walk) step() error {
 		return err
 	}
 	if w.options.MaxDepth > 0 && len(w.stack) >= w.options.MaxDepth {
-		w.closed++
 		return nil
 	}
 	dir, err := top.dir.open(name)
