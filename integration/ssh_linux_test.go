@@ -342,6 +342,12 @@ func TestSSHAsks(t *testing.T) {
 	w.send("hello\r") // is for the command
 	w.expect("got hello")
 	w.exits(0)
+	// Ctrl-C is an answer, too.
+	other := b.open(24, 80, "run", "-e", "ssh://box", "--", "true")
+	other.expect("Enter passphrase for key")
+	other.send("\x03")
+	other.expect("ssh ended with signal: interrupt")
+	other.exits(125)
 	// Without a terminal nothing is asked.
 	c := b.command("app-server", "run", "-e", "ssh://box", "--", "true")
 	var out bytes.Buffer

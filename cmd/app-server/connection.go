@@ -83,7 +83,7 @@ func (c *connection) specOf(name string) (spec registry.Spec, err error) {
 		}
 	}
 	spec.Override(c.access)
-	spec.MayAsk = isConsole()
+	spec.MayAsk = mayAsk()
 	return spec, nil
 }
 

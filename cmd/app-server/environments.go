@@ -329,7 +329,7 @@ func (c *connection) check(ctx context.Context, s style, names []string, timeout
 		}
 		found[i] = checked{ID: name, Transport: specs[i].Transport(), Default: name == r.Default()}
 		specs[i].Override(c.access)
-		specs[i].MayAsk = isConsole() && len(names) == 1 // one person is asked one thing at a time
+		specs[i].MayAsk = mayAsk() && len(names) == 1 // one person is asked one thing at a time
 	}
 	ctx, stop := untilInterrupt(ctx)
 	defer stop()

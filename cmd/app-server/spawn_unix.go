@@ -29,10 +29,17 @@ type lentTerminal struct {
 	once      sync.Once
 }
 
+// mayAsk tells whether a child may ask the person at the terminal: it is ours, and we are in front. In the background
+// it would be stopped instead.
+func mayAsk() bool {
+	front, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
+	return err == nil && front == unix.Getpgrp()
+}
+
 // lendTerminal puts the process group of a child in front, if ours is; else there is nothing to lend.
 func lendTerminal(pid int) *lentTerminal {
 	t := &lentTerminal{fd: int(os.Stdin.Fd()), group: unix.Getpgrp()}
-	if front, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP); err != nil || front != t.group {
+	if !mayAsk() {
 		return nil
 	}
 	if unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, pid) != nil {

@@ -17,6 +17,9 @@ func killGroup(p *os.Process) error { return p.Kill() }
 // lentTerminal is nothing there: every process of a console may ask.
 type lentTerminal struct{}
 
+// mayAsk tells whether a child may ask the person at the console.
+func mayAsk() bool { return isConsole() }
+
 func lendTerminal(int) *lentTerminal { return nil }
 
 func (*lentTerminal) takeBack() {}
