@@ -73,6 +73,12 @@ var readTests = []filesTest{
 		r.put(r.at("f"), "12345")
 		_, _, err := env.ReadFile(r.ctx, r.files, r.at("f"), 4)
 		r.wantError("read of five bytes into four", err, env.ErrTooLarge)
+		_, _, err = env.ReadFile(r.ctx, r.files, r.at("f"), -1)
+		r.wantError("read of less than nothing", err, env.ErrInvalid)
+		r.put(r.at("empty"), "")
+		if data, _, err := env.ReadFile(r.ctx, r.files, r.at("empty"), 0); len(data) != 0 || err != nil {
+			r.Errorf("%q, %v", data, err)
+		}
 		if data, info, err := env.ReadFile(r.ctx, r.files, r.at("f"), 5); string(data) != "12345" || info.Size != 5 || err != nil {
 			r.Errorf("%q, %+v, %v", data, info, err)
 		}

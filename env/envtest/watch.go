@@ -265,6 +265,21 @@ var watchTests = []filesTest{
 			r.must(r.files.Remove(r.ctx, r.under(root, "ok"), env.RemoveOptions{}))
 		}
 	}},
+	{"what may not be looked into", func(r *filesRig) {
+		if r.ignoresModes() {
+			r.Skip("this user is above permission bits")
+		}
+		root := r.mkdir(r.at("w"))
+		r.put(r.under(root, "closed", "f"), "x")
+		r.must(r.files.SetAttributes(r.ctx, r.under(root, "closed"), env.Attributes{Permissions: mode(0)}))
+		w := r.watching(root, true)
+		r.put(r.under(root, "ok"), "x")
+		w.expect(created, r.under(root, "ok"))
+		w.forget(root)
+		// Whether it is watched from now on is left to the machine; that it has changed is told.
+		r.must(r.files.SetAttributes(r.ctx, r.under(root, "closed"), env.Attributes{Permissions: mode(0o755)}))
+		w.expect(replaced, r.under(root, "closed"))
+	}},
 	{"one file", func(r *filesRig) {
 		file := r.at("f")
 		r.put(file, "x")
