@@ -966,10 +966,6 @@ func TestMounts(t *testing.T) {
 
 // /proc tells nothing, and is looked at.
 func TestFileSystemWithoutEvents(t *testing.T) {
-	path := "/proc/self/comm"
-	before, err := os.ReadFile(path)
-	must(t, err)
-	_ = before
 	w := newWatcher(t, Options{})
 	o := observe(t, w, "/proc/self/task", env.WatchOptions{})
 	if !o.watch.(*watch).polling {
