@@ -21,8 +21,8 @@ type Env interface {
 	Runner
 	Describer
 	Dialer
-	// Stat is the one method of Files that every machine has so far.
-	Stat(ctx context.Context, path pathuri.URI, follow bool) (FileInfo, error)
+	Files
+	Watcher
 	// Close gives up the handle. On a remote machine it ends the connection; what becomes of running
 	// processes is decided by their lease.
 	Close() error

@@ -191,6 +191,9 @@ func (c *Conn) open(request Request, final bool) (*Call, error) {
 	}
 }
 
+// Conn is the connection that the call is on.
+func (c *Call) Conn() *Conn { return c.stream.conn }
+
 // Method is the method called.
 func (c *Call) Method() string { return c.method }
 

@@ -132,10 +132,6 @@ func projectAgents(ctx context.Context, c *connection, name, directory string) (
 		return agentsmd.Project{}, err
 	}
 	defer e.Close()
-	files, ok := any(e).(env.Files)
-	if !ok {
-		return agentsmd.Project{}, fmt.Errorf("environment %q: %w: its files", name, errors.ErrUnsupported)
-	}
 	where, err := startDirectory(ctx, e, directory)
 	if err != nil {
 		return agentsmd.Project{}, err
@@ -147,7 +143,7 @@ func projectAgents(ctx context.Context, c *connection, name, directory string) (
 		}
 		where = info.Directory
 	}
-	project, err := discoverAgents(ctx, files, e.Spec().String(), where)
+	project, err := discoverAgents(ctx, e, e.Spec().String(), where)
 	if err != nil {
 		return agentsmd.Project{}, e.Explain(err)
 	}

@@ -40,7 +40,7 @@ configured. Without -e it is the default of the configuration, else "local".`,
 		panic(err) // the flag is there
 	}
 	root.AddCommand(runCommand(&c), shellCommand(&c), attachCommand(&c), psCommand(&c), killCommand(&c),
-		forwardCommand(&c), environmentsCommand(&c), versionCommand())
+		forwardCommand(&c), cpCommand(&c), agentsCommand(&c), environmentsCommand(&c), versionCommand())
 	return root
 }
 

@@ -31,9 +31,6 @@ func (onlyFiles) Close() error { return nil }
 
 // TestTrips: over a wire too discovery takes two round trips, however deep the directory.
 func TestTrips(t *testing.T) {
-	if _, ok := any((*rpc.Client)(nil)).(env.Files); !ok {
-		t.Skip("the wire carries no files")
-	}
 	for _, depth := range []int{1, 12, 64} {
 		t.Run(fmt.Sprintf("%d deep", depth), func(t *testing.T) {
 			wiretest.Bubble(t, func(t *testing.T) { testTrips(t, depth) })
@@ -72,10 +69,9 @@ func testTrips(t *testing.T, depth int) {
 	if err := client.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	files := any(client).(env.Files)
 	for range 2 {
 		began := time.Now()
-		p, err := Discover(t.Context(), files, options(t, dir))
+		p, err := Discover(t.Context(), client, options(t, dir))
 		if err != nil || len(p.Docs) != depth {
 			t.Fatalf("%d files, %v", len(p.Docs), err)
 		}

@@ -11,7 +11,9 @@ import (
 	"strings"
 
 	"waldo/env"
+	"waldo/env/host/files"
 	"waldo/env/host/proc"
+	"waldo/env/host/watch"
 )
 
 // Options says how the machine is offered.
@@ -32,6 +34,8 @@ type Options struct {
 // Host is this machine. It implements env.Env.
 type Host struct {
 	*proc.Table
+	fileSystem
+	*watch.Watcher
 	info    env.Info
 	closing context.Context
 	close   context.CancelFunc
@@ -52,8 +56,8 @@ func New(o Options) (*Host, error) {
 	}
 	p.Environment = childEnvironment(o.Environ)
 	p.Logger = cmp.Or(p.Logger, o.Logger, slog.Default())
-	h := &Host{Table: proc.New(p), info: info}
-	h.info.Abilities = append(h.Abilities(), env.AbilityDial)
+	h := &Host{Table: proc.New(p), fileSystem: fileSystem{files.New()}, Watcher: watch.New(watch.Options{}), info: info}
+	h.info.Abilities = append(h.Abilities(), env.AbilityDial, env.AbilityFiles, env.AbilityWatch)
 	h.closing, h.close = context.WithCancel(context.Background())
 	return h, nil
 }
@@ -65,16 +69,17 @@ func (h *Host) Describe(ctx context.Context) (env.Info, error) {
 	}
 	info := h.info
 	info.Abilities = slices.Clone(info.Abilities)
+	info.Shells = slices.Clone(info.Shells)
 	return info, nil
 }
 
-// Close ends all processes, politely for as long as the grace lasts, and the dials under way.
+// Close ends all processes, politely for as long as the grace lasts, the watches, and the dials under way.
 func (h *Host) Close() error { return h.Shutdown(context.Background()) }
 
 // Shutdown is Close; when ctx ends, the processes that are still there are killed.
 func (h *Host) Shutdown(ctx context.Context) error {
 	h.close()
-	return h.Table.Close(ctx)
+	return errors.Join(h.Watcher.Close(), h.Table.Close(ctx))
 }
 
 // defaultPath is for a server that was started without one.

@@ -22,6 +22,9 @@ import (
 // fake is an environment in memory, whose processes run until they are terminated. It waits on nothing but
 // channels and locks, so it may be used inside a testing/synctest bubble.
 type fake struct {
+	env.Files   // none but Stat
+	env.Watcher // none
+
 	mu        sync.Mutex
 	processes map[string]*fakeProcess
 	starts    int

@@ -37,6 +37,7 @@ type ClientOptions struct {
 // Client is an environment on the other end of a wire. It reconnects by itself, until the lease has ended;
 // calls and processes go on across that.
 type Client struct {
+	files
 	link       *link
 	session    string
 	operations operations
@@ -56,7 +57,9 @@ func Dial(ctx context.Context, options ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{link: link, session: options.Session}, nil
+	c := &Client{link: link, session: options.Session}
+	c.files.client = c
+	return c, nil
 }
 
 // Session is the id of the client's session.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"waldo/env"
-	"waldo/pathuri"
 	"waldo/wire"
 )
 
@@ -31,18 +30,4 @@ func (c *Client) Describe(ctx context.Context) (env.Info, error) {
 
 func serveDescribe(ctx context.Context, s *session, _ none) (env.Info, error) {
 	return s.server.env.Describe(ctx)
-}
-
-type statParams struct {
-	Path   pathuri.URI `json:"path"`
-	Follow bool        `json:"follow,omitempty"`
-}
-
-// Stat implements [env.Files].
-func (c *Client) Stat(ctx context.Context, path pathuri.URI, follow bool) (env.FileInfo, error) {
-	return call[env.FileInfo](ctx, c, wire.Request{Method: methodStat, Params: statParams{path, follow}})
-}
-
-func serveStat(ctx context.Context, s *session, params statParams) (env.FileInfo, error) {
-	return s.server.env.Stat(ctx, params.Path, params.Follow)
 }

@@ -1,10 +1,7 @@
 package rpc
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"waldo/wire"
 )
@@ -13,7 +10,6 @@ import (
 // PROTOCOL.md has the table for people, which a test ties to this one.
 const (
 	methodDescribe         = "describe"
-	methodStat             = "stat"
 	methodDial             = "dial"
 	methodProcessStart     = "process.start"
 	methodProcessAttach    = "process.attach"
@@ -21,12 +17,28 @@ const (
 	methodProcessSignal    = "process.signal"
 	methodProcessTerminate = "process.terminate"
 	methodGoodbye          = "goodbye"
+
+	methodStat          = "file.stat"
+	methodReadLink      = "file.readlink"
+	methodCanonicalize  = "file.canonicalize"
+	methodList          = "file.list"
+	methodWalk          = "file.walk"
+	methodRead          = "file.read"
+	methodWrite         = "file.write"
+	methodMkdir         = "file.mkdir"
+	methodRemove        = "file.remove"
+	methodRename        = "file.rename"
+	methodCopy          = "file.copy"
+	methodSymlink       = "file.symlink"
+	methodLink          = "file.link"
+	methodSetAttributes = "file.setAttributes"
+	methodSync          = "file.sync"
+	methodWatch         = "watch"
 )
 
 // methods says how the server serves each method.
 var methods = map[string]func(context.Context, *session, *wire.Call) error{
 	methodDescribe:         unary(serveDescribe),
-	methodStat:             unary(serveStat),
 	methodDial:             serveDial,
 	methodProcessStart:     serveStart,
 	methodProcessAttach:    serveAttach,
@@ -34,6 +46,23 @@ var methods = map[string]func(context.Context, *session, *wire.Call) error{
 	methodProcessSignal:    once(serveSignal),
 	methodProcessTerminate: unary(serveTerminate),
 	methodGoodbye:          unary(serveGoodbye),
+
+	methodStat:          unary(serveStat),
+	methodReadLink:      unary(serveReadLink),
+	methodCanonicalize:  unary(serveCanonicalize),
+	methodList:          serveList,
+	methodWalk:          serveWalk,
+	methodRead:          serveRead,
+	methodWrite:         serveWrite,
+	methodMkdir:         once(serveMkdir),
+	methodRemove:        once(serveRemove),
+	methodRename:        once(serveRename),
+	methodCopy:          once(serveCopy),
+	methodSymlink:       once(serveSymlink),
+	methodLink:          once(serveLink),
+	methodSetAttributes: unary(serveSetAttributes),
+	methodSync:          unary(serveSync),
+	methodWatch:         serveWatch,
 }
 
 // none is the result of a method that has none.
@@ -57,45 +86,27 @@ func unary[P, R any](serve func(context.Context, *session, P) (R, error)) func(c
 // once serves a method without a body that must not run twice: its operation id goes through the journal.
 func once[P, R any](serve func(context.Context, *session, P) (R, error)) func(context.Context, *session, *wire.Call) error {
 	return func(ctx context.Context, s *session, call *wire.Call) error {
-		op, acked := call.Op()
-		if op == 0 {
-			return fmt.Errorf("%w: %s needs an operation id", wire.Invalid, call.Method())
+		var params P
+		if err := call.Params(&params); err != nil {
+			return err
 		}
-		result, err := s.operations().do(ctx, op, acked, call.Method(), call.RawParams(), func() (json.RawMessage, error) {
-			var params P
-			if err := call.Params(&params); err != nil {
-				return nil, err
-			}
+		entry, first, err := s.operations().enter(s.ctx, call)
+		if err != nil {
+			return err
+		}
+		if first {
 			// The operation is not the call's: a cut must not leave half of it.
-			result, err := serve(context.WithoutCancel(ctx), s, params)
-			if err != nil {
-				return nil, err
-			}
-			return json.Marshal(result)
-		})
+			s.server.tasks.Go(func() {
+				result, err := serve(entry.ctx, s, params)
+				entry.finish(result, err)
+			})
+		}
+		result, err := entry.await(ctx, call)
 		if err != nil {
 			return err
 		}
 		return call.End(result)
 	}
-}
-
-// sendList sends a list, which may not fit an END, as DATA: one JSON value a line.
-func sendList[T any](ctx context.Context, call *wire.Call, list []T) error {
-	var lines bytes.Buffer
-	encoder := json.NewEncoder(&lines)
-	for _, item := range list {
-		if err := encoder.Encode(item); err != nil {
-			return err
-		}
-		if lines.Len() >= wire.MaxData {
-			if err := call.Send(ctx, 0, lines.Bytes()); err != nil {
-				return err
-			}
-			lines.Reset()
-		}
-	}
-	return call.Send(ctx, 0, lines.Bytes())
 }
 
 // call makes a call that may be repeated.
@@ -112,43 +123,6 @@ func callOnce[R any](ctx context.Context, c *Client, request wire.Request) (R, e
 	defer c.operations.end(request.Op)
 	request.Acked = c.operations.acked()
 	return call[R](ctx, c, request)
-}
-
-// callList makes a call that answers with a list; see sendList.
-func callList[T any](ctx context.Context, c *Client, request wire.Request) ([]T, error) {
-	return do(ctx, c.link, request, func(ctx context.Context, conn *wire.Conn) ([]T, error) {
-		var lines bytes.Buffer
-		call, err := conn.Open(request)
-		if err != nil {
-			return nil, err
-		}
-		defer call.Close()
-		for {
-			event, err := call.Receive(ctx)
-			if err != nil {
-				return nil, err
-			}
-			switch event.Kind {
-			case wire.DataEvent:
-				lines.Write(event.Data)
-				call.Took(event)
-			case wire.EndEvent:
-				return decodeList[T](&lines)
-			}
-		}
-	})
-}
-
-func decodeList[T any](lines *bytes.Buffer) (list []T, err error) {
-	decoder := json.NewDecoder(lines)
-	for decoder.More() {
-		var item T
-		if err := decoder.Decode(&item); err != nil {
-			return nil, err
-		}
-		list = append(list, item)
-	}
-	return list, nil
 }
 
 // endCall ends the client's direction of a call, and waits for the server's, so that all that was sent is taken.

@@ -161,7 +161,13 @@ func serveProcessList(ctx context.Context, s *session, call *wire.Call) error {
 		p.LeaseLeft = s.server.leaseLeft(p.ID)
 		list[i] = listed{wire.Text(p.ID), wire.Texts(p.Argv), p}
 	}
-	return sendList(ctx, call, list)
+	lines := lineSender{call: call}
+	for _, item := range list {
+		if err := lines.add(ctx, item); err != nil {
+			return err
+		}
+	}
+	return lines.flush(ctx)
 }
 
 type signalParams struct {

@@ -40,7 +40,7 @@ func TestProtocolTables(t *testing.T) {
 		t.Errorf("methods %q, the code has %q", got, want)
 	}
 	want = nil
-	for _, of := range []any{control{}, forwardControl{}} {
+	for _, of := range []any{control{}, forwardControl{}, fileControl{}} {
 		for i := range reflect.TypeOf(of).NumField() {
 			name, _, _ := strings.Cut(reflect.TypeOf(of).Field(i).Tag.Get("json"), ",")
 			want = append(want, name)

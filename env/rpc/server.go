@@ -12,6 +12,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,6 +42,8 @@ type Server struct {
 	ctx    context.Context // of what outlives connections
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
+
+	handles atomic.Int64 // see hold
 
 	mu          sync.Mutex
 	closed      bool

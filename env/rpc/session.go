@@ -19,6 +19,8 @@ type session struct {
 	server *Server
 	id     string
 	origin Origin
+	ctx    context.Context // of what the session has under way: ends with it
+	cancel context.CancelCauseFunc
 
 	// Guarded by server.mu.
 	holder  string        // the client that speaks for it
@@ -88,10 +90,14 @@ func (s *Server) welcome(p *peer, hello wire.Hello) (wire.Welcome, error) {
 			id = uuid.NewString()
 		}
 		known = &session{server: s, id: id, origin: p.origin}
+		known.ctx, known.cancel = context.WithCancelCause(s.ctx)
 		s.sessions[id] = known
 	}
 	if known.journal == nil || known.holder != hello.Holder {
 		// Operation ids are the client's: another one's begin anew.
+		if known.journal != nil {
+			known.journal.abandon(fmt.Errorf("%w: another client has taken session %s over", wire.Fenced, known.id))
+		}
 		known.holder, known.journal = hello.Holder, new(journal)
 	}
 	old, before := known.conn, known.alone
@@ -154,6 +160,7 @@ func (s *session) expire() {
 func (s *session) endLocked() (ids []string) {
 	s.ended = true
 	s.stopTimer()
+	s.cancel(s.expired())
 	if s.server.sessions[s.id] == s {
 		delete(s.server.sessions, s.id)
 	}

@@ -1,0 +1,117 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"waldo/wire"
+)
+
+// A list may not fit an END, and a long one should be seen as it grows: it goes as DATA, one JSON value a line.
+
+const (
+	linesPiece  = 32 << 10              // sent at once
+	linesWithin = 50 * time.Millisecond // and what is less, after this
+	maxLine     = 1 << 20
+)
+
+// lineSender is the server's side of a list.
+type lineSender struct {
+	call  *wire.Call
+	lines bytes.Buffer
+	since time.Time // of the oldest line that waits
+}
+
+// add sends value, soon.
+func (l *lineSender) add(ctx context.Context, value any) error {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	if l.lines.Len() == 0 {
+		l.since = time.Now()
+	}
+	l.lines.Write(encoded)
+	l.lines.WriteByte('\n')
+	if l.lines.Len() >= linesPiece || time.Since(l.since) > linesWithin {
+		return l.flush(ctx)
+	}
+	return nil
+}
+
+// flush sends what waits.
+func (l *lineSender) flush(ctx context.Context) error {
+	err := l.call.Send(ctx, 0, l.lines.Bytes())
+	l.lines.Reset()
+	return err
+}
+
+// lineReceiver is the client's side.
+type lineReceiver struct {
+	call *wire.Call
+	part []byte // of a line whose rest has not come
+}
+
+// next takes an event of the call, hands each line that is whole now to take until that says no, and tells whether
+// there is more to come.
+func (l *lineReceiver) next(ctx context.Context, take func(line []byte) (more bool, err error)) (more bool, err error) {
+	event, err := l.call.Receive(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer l.call.Took(event)
+	switch event.Kind {
+	case wire.EndEvent:
+		if len(l.part) > 0 {
+			return false, fmt.Errorf("%w: a list that ends within a line", wire.Internal)
+		}
+		return false, nil
+	case wire.DataEvent:
+	default:
+		return true, nil
+	}
+	for rest := event.Data; ; {
+		line, after, whole := bytes.Cut(rest, []byte("\n"))
+		if !whole {
+			if l.part = append(l.part, rest...); len(l.part) > maxLine {
+				return false, fmt.Errorf("%w: a line of a list of over %d bytes", wire.TooLarge, maxLine)
+			}
+			return true, nil
+		}
+		if len(l.part) > 0 {
+			line = append(l.part, line...)
+			l.part = nil
+		}
+		if more, err := take(line); !more || err != nil {
+			return false, err
+		}
+		rest = after
+	}
+}
+
+// callList makes a call that answers with a list of moderate length.
+func callList[T any](ctx context.Context, c *Client, request wire.Request) ([]T, error) {
+	return do(ctx, c.link, request, func(ctx context.Context, conn *wire.Conn) (list []T, err error) {
+		call, err := conn.Open(request)
+		if err != nil {
+			return nil, err
+		}
+		defer call.Close() //nolint:errcheck // returns nil
+		lines := lineReceiver{call: call}
+		for more := true; more; {
+			more, err = lines.next(ctx, func(line []byte) (bool, error) {
+				var item T
+				err := json.Unmarshal(line, &item)
+				list = append(list, item)
+				return true, err
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	})
+}

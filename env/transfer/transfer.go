@@ -1,0 +1,365 @@
+// Package transfer copies files and trees from one environment to another, or within one.
+//
+// It speaks to both ends through [env.Files] alone. Many small files are under way at once, so that a tree costs
+// the time of its bytes and not a round trip for each file.
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"waldo/env"
+	"waldo/pathuri"
+)
+
+// End is one end of a copy: a path and the files it is among.
+type End struct {
+	Files env.Files
+	Path  pathuri.URI
+}
+
+// Options say how to copy.
+type Options struct {
+	// Recursive copies a directory with all that is in it; links are then copied as links, else followed.
+	Recursive bool
+	// Times gives the copies the times of the originals.
+	Times bool
+	// Progress, unless nil, counts along.
+	Progress *Progress
+}
+
+// Progress counts what a copy has done and what it has found to do. It may be read at any time.
+type Progress struct {
+	files, bytes, foundFiles, foundBytes atomic.Int64
+	found                                atomic.Bool
+}
+
+// Done is how many files have been copied, and how many bytes of them and of those under way.
+func (p *Progress) Done() (files, bytes int64) { return p.files.Load(), p.bytes.Load() }
+
+// Found is how many files and bytes there are to copy; all tells whether that is the last word.
+func (p *Progress) Found() (files, bytes int64, all bool) {
+	all = p.found.Load() // before the counts, which grow until then
+	return p.foundFiles.Load(), p.foundBytes.Load(), all
+}
+
+// What is under way at a time: enough small files to fill a long line, and little memory.
+const (
+	maxFiles  = 512
+	maxBytes  = 64 << 20
+	fileBytes = 1 << 20  // what one file holds of that at most
+	leastFile = 16 << 10 // and at least
+	maxErrors = 20       // told one by one
+)
+
+// Copy copies the file or tree at from.Path to to.Path, exactly: it does not look whether that is a directory to copy
+// into. What cannot be copied is told in the error, behind the rest; the files of a tree are each whole or not there.
+// Within one machine it is that machine's own copy, which keeps times, and progress is not told.
+func Copy(ctx context.Context, from, to End, options Options) error {
+	progress := options.Progress
+	if progress == nil {
+		progress = new(Progress)
+	}
+	info, err := from.Files.Stat(ctx, from.Path, !options.Recursive)
+	if err != nil {
+		return err
+	}
+	c := &copying{
+		from: from, to: to, times: options.Times, progress: progress,
+		room: room{freed: make(chan struct{}, 1)},
+	}
+	switch {
+	case info.Mode.IsDir() && !options.Recursive:
+		return fmt.Errorf("%w: %q; copy it recursively (-r)", env.ErrIsDirectory, from.Path.Display())
+	case from.Files == to.Files:
+		defer progress.found.Store(true)
+		return within(ctx, from, to.Path, options)
+	case !info.Mode.IsDir():
+		defer progress.found.Store(true)
+		progress.foundFiles.Add(1)
+		if info.Mode&fs.ModeSymlink == 0 {
+			progress.foundBytes.Add(info.Size)
+			return c.file(ctx, from.Path, to.Path, info, false)
+		}
+		target, err := from.Files.ReadLink(ctx, from.Path)
+		if err != nil {
+			return err
+		}
+		return c.link(ctx, to.Path, target)
+	}
+	return c.tree(ctx)
+}
+
+// within copies on one machine, which its content does not leave.
+func within(ctx context.Context, from End, to pathuri.URI, options Options) error {
+	path := from.Path
+	if !options.Recursive { // a link is followed
+		real, err := from.Files.Canonicalize(ctx, path)
+		if err != nil {
+			return err
+		}
+		path = real
+	}
+	return from.Files.Copy(ctx, path, to, env.CopyOptions{Recursive: options.Recursive})
+}
+
+// copying is a copy under way.
+type copying struct {
+	from, to End
+	times    bool
+	progress *Progress
+	room     room
+	tasks    sync.WaitGroup
+
+	mu     sync.Mutex
+	errors []error
+	failed int
+}
+
+// found is a directory or link of a tree.
+type found struct {
+	path     pathuri.URI // at the other end
+	mode     fs.FileMode
+	modified time.Time
+	target   string
+}
+
+// tree copies a tree. Files do not wait for their directories, which are made along with them; links come when all
+// files are in their place, and nothing that is there leads out of the tree, so that what the far end tells of can
+// never be written elsewhere. Directories get their permissions last.
+func (c *copying) tree(ctx context.Context) error {
+	if err := c.to.Files.Mkdir(ctx, c.to.Path, env.MkdirOptions{Parents: true}); err != nil {
+		return err
+	}
+	c.to.Files = c.to.Files.Within(c.to.Path)
+	directories, links, err := c.walk(ctx)
+	for _, d := range directories {
+		c.task(ctx, 0, func() error { return c.to.Files.Mkdir(ctx, d.path, env.MkdirOptions{Parents: true}) })
+	}
+	c.tasks.Wait()
+	if err != nil {
+		return errors.Join(err, c.result(ctx))
+	}
+	for _, l := range links {
+		c.task(ctx, 0, func() error { return c.link(ctx, l.path, l.target) })
+	}
+	c.tasks.Wait()
+	var closing []found // which would hide what is below from the calls that follow
+	for _, d := range directories {
+		if d.mode&0o300 != 0o300 {
+			closing = append(closing, d)
+			continue
+		}
+		c.task(ctx, 0, func() error { return c.finish(ctx, d) })
+	}
+	c.tasks.Wait()
+	for _, d := range slices.Backward(closing) {
+		c.fail(c.finish(ctx, d))
+	}
+	if err := c.to.Files.Sync(ctx, c.to.Path); !errors.Is(err, errors.ErrUnsupported) {
+		c.fail(err)
+	}
+	return c.result(ctx)
+}
+
+// walk begins to copy the files of the tree, and returns what else is in it.
+func (c *copying) walk(ctx context.Context) (directories, links []found, err error) {
+	defer c.progress.found.Store(true)
+	there := make(map[pathuri.URI]pathuri.URI) // of a directory, what it is at the other end
+	for entry, err := range c.from.Files.Walk(ctx, c.from.Path, env.WalkOptions{}) {
+		if err != nil {
+			return directories, links, err
+		}
+		if entry.Err != nil {
+			c.fail(fmt.Errorf("%q: %w", entry.Path.Display(), entry.Err))
+			continue
+		}
+		to := c.to.Path
+		if entry.Path != c.from.Path {
+			if to, err = place(there, entry.Path); err != nil {
+				c.fail(err)
+				continue
+			}
+		}
+		here := found{path: to, mode: entry.Info.Mode, modified: entry.Info.Modified, target: entry.Target}
+		switch entry.Info.Mode.Type() {
+		case fs.ModeDir:
+			there[entry.Path] = to
+			directories = append(directories, here)
+		case fs.ModeSymlink:
+			c.progress.foundFiles.Add(1)
+			links = append(links, here)
+		case 0:
+			c.progress.foundFiles.Add(1)
+			c.progress.foundBytes.Add(entry.Info.Size)
+			c.task(ctx, entry.Info.Size, func() error { return c.file(ctx, entry.Path, to, entry.Info, true) })
+		default:
+			c.fail(fmt.Errorf("%w: %q (%v) is left out", env.ErrNotRegular, entry.Path.Display(), entry.Info.Mode.Type()))
+		}
+	}
+	return directories, links, nil
+}
+
+// place is where an entry goes at the other end: into a directory that was told before it.
+func place(there map[pathuri.URI]pathuri.URI, path pathuri.URI) (pathuri.URI, error) {
+	parent, _ := path.Parent()
+	directory, known := there[parent]
+	name, _ := path.Base()
+	if !known {
+		return pathuri.URI{}, fmt.Errorf("%w: %q is in no directory that was told of", env.ErrInvalid, path.Display())
+	}
+	to, err := directory.JoinName(name)
+	if err != nil {
+		return to, fmt.Errorf("%q has no name at the other end: %w", path.Display(), err)
+	}
+	return to, nil
+}
+
+// file copies one file.
+func (c *copying) file(ctx context.Context, from, to pathuri.URI, info env.FileInfo, parts bool) error {
+	reader, err := c.from.Files.Read(ctx, from, env.ReadOptions{Holes: info.Allocated >= 0 && info.Allocated < info.Size})
+	if err != nil {
+		return err
+	}
+	defer reader.Close() //nolint:errcheck // nothing was written
+	info = reader.Info()
+	permissions := info.Mode & permissionBits
+	options := env.WriteOptions{Permissions: &permissions, Parents: parts, Unsynced: parts}
+	if c.times {
+		options.Modified = info.Modified
+	}
+	writer, err := c.to.Files.Write(ctx, to, options)
+	if err != nil {
+		return err
+	}
+	defer writer.Close() //nolint:errcheck // Commit has said what counts
+	for chunk, err := range reader.Chunks() {
+		if err != nil {
+			return err
+		}
+		if chunk.Hole > 0 {
+			err = writer.Skip(chunk.Hole)
+		} else {
+			_, err = writer.Write(chunk.Data)
+		}
+		if err != nil {
+			return err
+		}
+		c.progress.bytes.Add(chunk.Hole + int64(len(chunk.Data)))
+	}
+	if _, err := writer.Commit(); err != nil {
+		return err
+	}
+	c.progress.files.Add(1)
+	return nil
+}
+
+// link makes a link, in the place of a file or link that is there.
+func (c *copying) link(ctx context.Context, path pathuri.URI, target string) error {
+	err := c.to.Files.Symlink(ctx, target, path)
+	if errors.Is(err, fs.ErrExist) {
+		if err := c.to.Files.Remove(ctx, path, env.RemoveOptions{Force: true}); err != nil {
+			return err
+		}
+		err = c.to.Files.Symlink(ctx, target, path)
+	}
+	if err == nil {
+		c.progress.files.Add(1)
+	}
+	return err
+}
+
+// permissionBits are what a copy keeps of a mode beside its type.
+const permissionBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
+
+// finish gives a directory what it is to have once nothing more comes into it.
+func (c *copying) finish(ctx context.Context, d found) error {
+	permissions := d.mode & permissionBits
+	attributes := env.Attributes{Permissions: &permissions}
+	if c.times {
+		attributes.Modified = &d.modified
+	}
+	return c.to.Files.SetAttributes(ctx, d.path, attributes)
+}
+
+// task runs do beside the others, when there is room for a file of that size.
+func (c *copying) task(ctx context.Context, size int64, do func() error) {
+	weight := min(max(size, leastFile), fileBytes)
+	if !c.room.take(ctx, weight) {
+		return // result says why
+	}
+	c.tasks.Go(func() {
+		defer c.room.give(weight)
+		c.fail(do())
+	})
+}
+
+// fail notes an error, unless it is nil.
+func (c *copying) fail(err error) {
+	if err == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed++; c.failed <= maxErrors {
+		c.errors = append(c.errors, err)
+	}
+}
+
+// result is what there is to say in the end.
+func (c *copying) result(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if more := c.failed - len(c.errors); more > 0 {
+		c.errors = append(c.errors, fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(c.errors...)
+}
+
+// room bounds what is under way. One goroutine takes, any give.
+type room struct {
+	mu           sync.Mutex
+	files, bytes int64
+	freed        chan struct{}
+}
+
+// take waits until weight more may be under way; false when ctx is over.
+func (r *room) take(ctx context.Context, weight int64) bool {
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		free := r.files < maxFiles && (r.bytes+weight <= maxBytes || r.files == 0)
+		if free {
+			r.files++
+			r.bytes += weight
+		}
+		r.mu.Unlock()
+		if free {
+			return true
+		}
+		select {
+		case <-r.freed:
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+func (r *room) give(weight int64) {
+	r.mu.Lock()
+	r.files--
+	r.bytes -= weight
+	r.mu.Unlock()
+	select {
+	case r.freed <- struct{}{}:
+	default:
+	}
+}
