@@ -15,6 +15,9 @@ func (u URI) Contains(other URI) bool {
 // Rel returns the names that lead from u to other, decoded and joined by slashes, if u contains other; "" if they
 // are equal.
 func (u URI) Rel(other URI) (string, bool) {
+	if rest, ok := u.suffix(other); ok {
+		return rest, true
+	}
 	names, ok := u.below(other)
 	return strings.Join(names, "/"), ok
 }
@@ -49,4 +52,16 @@ func equalFoldASCII(a, b string) bool {
 		}
 	}
 	return true
+}
+
+// suffix is Rel where the texts alone tell it.
+func (u URI) suffix(other URI) (string, bool) {
+	if _, opaque := u.payload(); opaque || u.IsZero() || other.IsZero() || plainConvention(u.s) != Posix || plainConvention(other.s) != Posix {
+		return "", false
+	}
+	rest, ok := strings.CutPrefix(other.s, u.s)
+	if ok && !strings.HasSuffix(u.s, "/") {
+		rest, ok = strings.CutPrefix(rest, "/")
+	}
+	return rest, ok && rest != "" && strings.IndexByte(rest, '%') < 0
 }

@@ -12,6 +12,8 @@ func TestContains(t *testing.T) {
 		{84, "file:///workspace/plugin", "file:///workspace/plugin/assets/i.svg", "assets/i.svg"},
 		{85, "file:///workspace/plugin", "file:///workspace/plugin-other/i", no},
 		{86, "file:///", "file:///workspace/plugin", "workspace/plugin"},
+		{0, "file:///", "file:///C:/plugins", no},
+		{0, "file:///", "file:///%00/bad/path/L2M6L3g", "c:/x"},
 		{87, "file:///C:/plugins/foo", "file:///C:/plugins/foo2/x", no},
 		{88, "file://server/share/p", "file://other/share/p", no},
 		{90, "file:///workspace/plugin", "file:///workspace/plugin/%5C..%5Coutside", `\..\outside`},

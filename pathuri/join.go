@@ -69,6 +69,12 @@ func (p path) joinWindows(text string) (path, error) {
 // it: name is never interpreted. It refuses what cannot be an entry: an empty name, "." and "..", separators, NUL.
 // It takes names that Windows tools cannot reach, such as "a."; [URI.Native] then fails.
 func (u URI) JoinName(name string) (URI, error) {
+	if u.appendable(name) {
+		if strings.HasSuffix(u.s, "/") {
+			return URI{u.s + name}, nil
+		}
+		return URI{u.s + "/" + name}, nil
+	}
 	p := u.path()
 	switch {
 	case u.IsZero():
@@ -91,4 +97,18 @@ func (u URI) JoinName(name string) (URI, error) {
 	}
 	p.segs = append(p.segs, name)
 	return p.uri(), nil
+}
+
+// appendable reports whether the text of u with a slash and name behind it is that of the joined URI, which most
+// names are: a long list of them should not cost taking u apart for each.
+func (u URI) appendable(name string) bool {
+	if _, opaque := u.payload(); opaque || u.IsZero() || name == "" || name == "." || name == ".." {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; mustEscape[c] || c == '/' || c == ':' { // a colon may make a drive
+			return false
+		}
+	}
+	return true
 }

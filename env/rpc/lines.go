@@ -21,22 +21,29 @@ const (
 // lineSender is the server's side of a list.
 type lineSender struct {
 	call  *wire.Call
-	lines bytes.Buffer
+	lines []byte
 	since time.Time // of the oldest line that waits
 }
 
-// add sends value, soon.
+// add sends value as JSON, soon.
 func (l *lineSender) add(ctx context.Context, value any) error {
-	encoded, err := json.Marshal(value)
+	return l.addWith(ctx, func(b []byte) ([]byte, error) {
+		encoded, err := json.Marshal(value)
+		return append(b, encoded...), err
+	})
+}
+
+// addWith sends the line that appendLine appends, soon.
+func (l *lineSender) addWith(ctx context.Context, appendLine func([]byte) ([]byte, error)) error {
+	if len(l.lines) == 0 {
+		l.since = time.Now()
+	}
+	longer, err := appendLine(l.lines)
 	if err != nil {
 		return err
 	}
-	if l.lines.Len() == 0 {
-		l.since = time.Now()
-	}
-	l.lines.Write(encoded)
-	l.lines.WriteByte('\n')
-	if l.lines.Len() >= linesPiece || time.Since(l.since) > linesWithin {
+	l.lines = append(longer, '\n')
+	if len(l.lines) >= linesPiece || time.Since(l.since) > linesWithin {
 		return l.flush(ctx)
 	}
 	return nil
@@ -44,8 +51,8 @@ func (l *lineSender) add(ctx context.Context, value any) error {
 
 // flush sends what waits.
 func (l *lineSender) flush(ctx context.Context) error {
-	err := l.call.Send(ctx, 0, l.lines.Bytes())
-	l.lines.Reset()
+	err := l.call.Send(ctx, 0, l.lines)
+	l.lines = l.lines[:0]
 	return err
 }
 

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"iter"
@@ -12,14 +11,6 @@ import (
 	"waldo/pathuri"
 	"waldo/wire"
 )
-
-// entry is an [env.Entry] on the wire.
-type entry struct {
-	Path   wire.Text     `json:"path"` // the names that lead to it from where the list begins, joined by slashes
-	Info   *env.FileInfo `json:"info,omitempty"`
-	Target wire.Text     `json:"target,omitempty"`
-	Error  *wire.Error   `json:"error,omitempty"`
-}
 
 // List implements [env.Files].
 func (f *files) List(ctx context.Context, path pathuri.URI) iter.Seq2[env.Entry, error] {
@@ -68,7 +59,7 @@ func sendEntries(ctx context.Context, call *wire.Call, base pathuri.URI, entries
 		} else {
 			item.Info = &found.Info
 		}
-		if err := lines.add(ctx, item); err != nil {
+		if err := lines.addWith(ctx, item.append); err != nil {
 			return err
 		}
 	}
@@ -92,9 +83,9 @@ func (f *files) entries(ctx context.Context, base pathuri.URI, request wire.Requ
 			stopped := false
 			for more := err == nil; more; {
 				more, err = lines.next(ctx, func(line []byte) (bool, error) {
-					var item entry
-					if err := json.Unmarshal(line, &item); err != nil {
-						return false, fmt.Errorf("%w: an entry of a list: %w", wire.Internal, err)
+					item, err := decodeEntry(line)
+					if err != nil {
+						return false, err
 					}
 					if seen.before(item) {
 						return true, nil
@@ -132,7 +123,10 @@ type seen struct {
 
 // before tells whether the item has been yielded, and notes it. An unreadable directory comes twice.
 func (s *seen) before(item entry) bool {
-	hash := maphash.Comparable(s.seed, [2]any{item.Path, item.Error != nil})
+	hash := maphash.String(s.seed, string(item.Path))
+	if item.Error != nil {
+		hash++
+	}
 	_, known := s.hashes[hash]
 	s.hashes[hash] = struct{}{}
 	return known
