@@ -38,6 +38,7 @@ var rows = []row{
 	{"terminals", "many terminals at once", measureTerminals},
 	{"idle", "resident size when idle, sizes of the binaries", measureIdle},
 	{"roundtrips", "a network of 50 ms round trip", measureRoundTrips},
+	{"agents", "AGENTS.md over a network of 50 ms round trip", measureAgents},
 }
 
 func main() {
