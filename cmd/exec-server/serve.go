@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -197,15 +196,9 @@ func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen
 		server.Close() //nolint:errcheck // returns nil
 		err = errors.Join(err, machine.Close())
 	}()
-	doors := listen.Doors{Native: func(ctx context.Context, c net.Conn, p *listen.Peer) {
-		from, err := origin(p)
-		if err == nil {
-			err = server.Serve(ctx, c, from, p.Authenticate)
-		}
-		log.Info("connection ended", "remote", p.Remote, "error", err)
-	}}
+	ways := doors(server, log)
 	if stdio {
-		return listen.ServeStdio(ctx, listen.Stdio(os.Stdin, os.Stdout), doors)
+		return listen.ServeStdio(ctx, listen.Stdio(os.Stdin, os.Stdout), ways)
 	}
 	var listeners []*listen.Listener
 	encrypted := slices.ContainsFunc(addresses, listen.Address.TLS)
@@ -239,7 +232,7 @@ func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen
 	outcome := make([]error, len(listeners))
 	for i, l := range listeners {
 		serving.Go(func() {
-			outcome[i] = l.Serve(ctx, doors)
+			outcome[i] = l.Serve(ctx, ways)
 			end(nil) // one that fails ends the others
 		})
 	}
