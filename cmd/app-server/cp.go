@@ -102,8 +102,10 @@ func copyAll(ctx context.Context, environments *openEnvironments, args []string,
 		target.isDirectory = true
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%q: %w", args[last], target.e.Explain(err))
-	case err != nil && target.asDirectory() && !options.recursive, last > 1:
-		return fmt.Errorf("%w: %q, which is to receive files", env.ErrNotDirectory, args[last])
+	case err == nil && (target.asDirectory() || last > 1):
+		return fmt.Errorf("%w: %q is to receive files", env.ErrNotDirectory, args[last])
+	case err != nil && (target.asDirectory() && !options.recursive || last > 1):
+		return fmt.Errorf("%q is to receive files: %w", args[last], target.e.Explain(err))
 	}
 	var failures []error
 	for _, text := range args[:last] {
@@ -124,6 +126,13 @@ func copyAll(ctx context.Context, environments *openEnvironments, args []string,
 func copyOne(ctx context.Context, source, target resolved, options copyOptions, progress *transfer.Progress) error {
 	if source.asDirectory() { // a link there is meant as what it leads to
 		real, err := source.e.Canonicalize(ctx, source.path)
+		if err != nil {
+			return source.e.Explain(err)
+		}
+		info, err := source.e.Stat(ctx, real, true)
+		if err == nil && !info.Mode.IsDir() {
+			err = fmt.Errorf("%w: %q", env.ErrNotDirectory, real.Display())
+		}
 		if err != nil {
 			return source.e.Explain(err)
 		}

@@ -159,7 +159,7 @@ func (d *download) Chunks() iter.Seq2[env.FileChunk, error] {
 				}
 			}
 			if err != nil {
-				d.err = fmt.Errorf("read %q: %w", d.path.Display(), err)
+				d.err = doing("read", d.path, err)
 				break
 			}
 			chunk := env.FileChunk{Offset: d.offset}

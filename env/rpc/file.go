@@ -2,8 +2,10 @@ package rpc
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"waldo/env"
@@ -39,6 +41,15 @@ func (s *session) filesOf(at place) env.Files {
 		files = files.Within(root)
 	}
 	return files
+}
+
+// doing says what was being done when err came, unless the server has said so.
+func doing(op string, path pathuri.URI, err error) error {
+	what := fmt.Sprintf("%s %q: ", op, path.Display())
+	if strings.HasPrefix(err.Error(), what) {
+		return err
+	}
+	return fmt.Errorf("%s%w", what, err)
 }
 
 type statParams struct {

@@ -288,7 +288,7 @@ func (u *outgoing) fail(err error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err == nil {
-		u.err = fmt.Errorf("write %q: %w", u.path.Display(), err)
+		u.err = doing("write", u.path, err)
 	}
 	return u.err
 }

@@ -133,7 +133,7 @@ func (w *remoteWatch) Changes(ctx context.Context) iter.Seq2[[]env.Change, error
 			}
 			if err := w.receive(ctx); err != nil {
 				w.over = ctx.Err() == nil
-				yield(nil, fmt.Errorf("watch %q: %w", w.path.Display(), err))
+				yield(nil, doing("watch", w.path, err))
 				return
 			}
 		}

@@ -93,7 +93,7 @@ func Copy(ctx context.Context, from, to End, options Options) error {
 		}
 		return c.link(ctx, to.Path, target)
 	}
-	return c.tree(ctx)
+	return c.tree(ctx, info.Version)
 }
 
 // within copies on one machine, which its content does not leave.
@@ -122,103 +122,75 @@ type copying struct {
 	failed int
 }
 
-// found is a directory or link of a tree.
-type found struct {
-	path     pathuri.URI // at the other end
-	mode     fs.FileMode
-	modified time.Time
-	target   string
-}
-
-// tree copies a tree. Files do not wait for their directories, which are made along with them; links come when all
-// files are in their place, and nothing that is there leads out of the tree, so that what the far end tells of can
-// never be written elsewhere. Directories get their permissions last.
-func (c *copying) tree(ctx context.Context) error {
-	if err := c.to.Files.Mkdir(ctx, c.to.Path, env.MkdirOptions{Parents: true}); err != nil {
+// root makes the directory that the tree goes into. Two names of one machine may lead to the same tree, which would be
+// copied into itself without end.
+func (c *copying) root(ctx context.Context, version string) error {
+	inside := c.inside(ctx, version)
+	err := c.directory(ctx, c.to.Path, false)
+	made := err == nil
+	if errors.Is(err, fs.ErrExist) {
+		err = c.directory(ctx, c.to.Path, true)
+	}
+	if err != nil || inside.IsZero() {
 		return err
 	}
-	c.to.Files = c.to.Files.Within(c.to.Path)
-	directories, links, err := c.walk(ctx)
-	for _, d := range directories {
-		c.task(ctx, 0, func() error { return c.to.Files.Mkdir(ctx, d.path, env.MkdirOptions{Parents: true}) })
-	}
-	c.tasks.Wait()
+	// Machines may be copies of each other: what tells is whether what was made here is there too.
+	at, err := c.from.Files.Stat(ctx, inside, true)
 	if err != nil {
-		return errors.Join(err, c.result(ctx))
+		return nil
 	}
-	for _, l := range links {
-		c.task(ctx, 0, func() error { return c.link(ctx, l.path, l.target) })
+	there, err := c.to.Files.Stat(ctx, c.to.Path, true)
+	if err != nil || at.Version == "" || at.Version != there.Version {
+		return nil
 	}
-	c.tasks.Wait()
-	var closing []found // which would hide what is below from the calls that follow
-	for _, d := range directories {
-		if d.mode&0o300 != 0o300 {
-			closing = append(closing, d)
-			continue
-		}
-		c.task(ctx, 0, func() error { return c.finish(ctx, d) })
+	if made {
+		c.to.Files.Remove(ctx, c.to.Path, env.RemoveOptions{}) //nolint:errcheck // the error is another
 	}
-	c.tasks.Wait()
-	for _, d := range slices.Backward(closing) {
-		c.fail(c.finish(ctx, d))
-	}
-	if err := c.to.Files.Sync(ctx, c.to.Path); !errors.Is(err, errors.ErrUnsupported) {
-		c.fail(err)
-	}
-	return c.result(ctx)
+	return fmt.Errorf("%w: copy %q to %q: a directory cannot be copied into itself", env.ErrInvalid, c.from.Path.Display(), c.to.Path.Display())
 }
 
-// walk begins to copy the files of the tree, and returns what else is in it.
-func (c *copying) walk(ctx context.Context) (directories, links []found, err error) {
-	defer c.progress.found.Store(true)
-	there := make(map[pathuri.URI]pathuri.URI) // of a directory, what it is at the other end
-	for entry, err := range c.from.Files.Walk(ctx, c.from.Path, env.WalkOptions{}) {
-		if err != nil {
-			return directories, links, err
-		}
-		if entry.Err != nil {
-			c.fail(fmt.Errorf("%q: %w", entry.Path.Display(), entry.Err))
-			continue
-		}
-		to := c.to.Path
-		if entry.Path != c.from.Path {
-			if to, err = place(there, entry.Path); err != nil {
-				c.fail(err)
-				continue
-			}
-		}
-		here := found{path: to, mode: entry.Info.Mode, modified: entry.Info.Modified, target: entry.Target}
-		switch entry.Info.Mode.Type() {
-		case fs.ModeDir:
-			there[entry.Path] = to
-			directories = append(directories, here)
-		case fs.ModeSymlink:
-			c.progress.foundFiles.Add(1)
-			links = append(links, here)
-		case 0:
-			c.progress.foundFiles.Add(1)
-			c.progress.foundBytes.Add(entry.Info.Size)
-			c.task(ctx, entry.Info.Size, func() error { return c.file(ctx, entry.Path, to, entry.Info, true) })
-		default:
-			c.fail(fmt.Errorf("%w: %q (%v) is left out", env.ErrNotRegular, entry.Path.Display(), entry.Info.Mode.Type()))
-		}
+// inside is what the target would be called at the source's end, if it seems to lie in the directory that is copied,
+// which has this version.
+func (c *copying) inside(ctx context.Context, version string) (path pathuri.URI) {
+	if version == "" || c.from.Path.Convention() != c.to.Path.Convention() {
+		return path
 	}
-	return directories, links, nil
-}
-
-// place is where an entry goes at the other end: into a directory that was told before it.
-func place(there map[pathuri.URI]pathuri.URI, path pathuri.URI) (pathuri.URI, error) {
-	parent, _ := path.Parent()
-	directory, known := there[parent]
-	name, _ := path.Base()
-	if !known {
-		return pathuri.URI{}, fmt.Errorf("%w: %q is in no directory that was told of", env.ErrInvalid, path.Display())
+	above, err := c.to.Files.Canonicalize(ctx, c.to.Path)
+	var below []string // that directory, innermost first
+	if errors.Is(err, fs.ErrNotExist) {
+		name, _ := c.to.Path.Base()
+		parent, _ := c.to.Path.Parent()
+		below = []string{name}
+		above, err = c.to.Files.Canonicalize(ctx, parent)
 	}
-	to, err := directory.JoinName(name)
 	if err != nil {
-		return to, fmt.Errorf("%q has no name at the other end: %w", path.Display(), err)
+		return path // to make it will fail as well
 	}
-	return to, nil
+	ancestors := slices.Collect(above.Ancestors())
+	same := make([]bool, len(ancestors))
+	var asking sync.WaitGroup
+	for i, directory := range ancestors {
+		asking.Go(func() {
+			info, err := c.to.Files.Stat(ctx, directory, true)
+			same[i] = err == nil && info.Version == version
+		})
+	}
+	asking.Wait()
+	top := slices.Index(same, true)
+	if top < 0 {
+		return path
+	}
+	for _, directory := range ancestors[:top] {
+		name, _ := directory.Base()
+		below = append(below, name)
+	}
+	path = c.from.Path
+	for _, name := range slices.Backward(below) {
+		if path, err = path.JoinName(name); err != nil {
+			return pathuri.URI{}
+		}
+	}
+	return path
 }
 
 // file copies one file.
@@ -273,19 +245,6 @@ func (c *copying) link(ctx context.Context, path pathuri.URI, target string) err
 		c.progress.files.Add(1)
 	}
 	return err
-}
-
-// permissionBits are what a copy keeps of a mode beside its type.
-const permissionBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
-
-// finish gives a directory what it is to have once nothing more comes into it.
-func (c *copying) finish(ctx context.Context, d found) error {
-	permissions := d.mode & permissionBits
-	attributes := env.Attributes{Permissions: &permissions}
-	if c.times {
-		attributes.Modified = &d.modified
-	}
-	return c.to.Files.SetAttributes(ctx, d.path, attributes)
 }
 
 // task runs do beside the others, when there is room for a file of that size.

@@ -47,6 +47,7 @@ func (f *Files) Copy(ctx context.Context, from, to pathuri.URI, o env.CopyOption
 var (
 	errOntoItself = coded{errors.New("the two are the same file"), env.ErrInvalid}
 	errIntoItself = coded{errors.New("a directory cannot be copied into itself"), env.ErrInvalid}
+	errInTheWay   = coded{errors.New("what is there is not a directory"), env.ErrNotDirectory}
 )
 
 // maxTold bounds how many failures in a tree are told one by one.
@@ -296,6 +297,9 @@ func (c *copier) directory(source, target place, top *status) error {
 		return made
 	}
 	to, err := target.openDirectory()
+	if made != nil && errors.Is(contractual(bare(err)), env.ErrNotDirectory) {
+		return errInTheWay
+	}
 	if err != nil {
 		return err
 	}
