@@ -48,14 +48,14 @@ on when that is back; a file that has changed meanwhile is told, never mixed.`,
 	}
 	f := command.Flags()
 	f.BoolVarP(&options.recursive, "recursive", "r", false, "copy directories with all that is in them, links as links")
-	f.BoolVarP(&options.times, "preserve", "p", false, "keep the times of change too")
+	f.BoolVarP(&options.preserve, "preserve", "p", false, "keep times of change and all permission bits, of what is there too")
 	f.BoolVarP(&options.quiet, "quiet", "q", false, "no progress on the terminal")
 	f.BoolVar(&options.json, "json", false, "print what was copied as JSON")
 	return command
 }
 
 type copyOptions struct {
-	recursive, times, quiet, json bool
+	recursive, preserve, quiet, json bool
 }
 
 // copied is what cp --json prints.
@@ -151,7 +151,7 @@ func copyOne(ctx context.Context, source, target resolved, options copyOptions, 
 	}
 	return transfer.Copy(ctx, transfer.End{Files: source.e, Path: source.path}, transfer.End{Files: target.e, Path: to}, transfer.Options{
 		Recursive: options.recursive,
-		Times:     options.times,
+		Preserve:  options.preserve,
 		Progress:  progress,
 	})
 }

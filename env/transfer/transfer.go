@@ -6,13 +6,14 @@ package transfer
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"waldo/env"
 	"waldo/pathuri"
@@ -28,8 +29,9 @@ type End struct {
 type Options struct {
 	// Recursive copies a directory with all that is in it; links are then copied as links, else followed.
 	Recursive bool
-	// Times gives the copies the times of the originals.
-	Times bool
+	// Preserve gives the copies the times of the originals, and all their permission bits. Without it, what is there
+	// already keeps its own, and what is new gets those of reading, writing and executing.
+	Preserve bool
 	// Progress, unless nil, counts along.
 	Progress *Progress
 }
@@ -71,13 +73,13 @@ func Copy(ctx context.Context, from, to End, options Options) error {
 		return err
 	}
 	c := &copying{
-		from: from, to: to, times: options.Times, progress: progress,
+		from: from, to: to, preserve: options.Preserve, progress: progress,
 		room: room{freed: make(chan struct{}, 1)},
 	}
 	switch {
 	case info.Mode.IsDir() && !options.Recursive:
 		return fmt.Errorf("%w: %q; copy it recursively (-r)", env.ErrIsDirectory, from.Path.Display())
-	case from.Files == to.Files:
+	case same(from.Files, to.Files):
 		defer progress.found.Store(true)
 		return within(ctx, from, to.Path, options)
 	case !info.Mode.IsDir():
@@ -85,7 +87,7 @@ func Copy(ctx context.Context, from, to End, options Options) error {
 		progress.foundFiles.Add(1)
 		if info.Mode&fs.ModeSymlink == 0 {
 			progress.foundBytes.Add(info.Size)
-			return c.file(ctx, from.Path, to.Path, info, false)
+			return c.file(ctx, from.Path, to.Path, info, nil)
 		}
 		target, err := from.Files.ReadLink(ctx, from.Path)
 		if err != nil {
@@ -94,6 +96,11 @@ func Copy(ctx context.Context, from, to End, options Options) error {
 		return c.link(ctx, to.Path, target)
 	}
 	return c.tree(ctx, info.Version)
+}
+
+// same tells whether these are the same files. Those that cannot be compared are not.
+func same(a, b env.Files) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // within copies on one machine, which its content does not leave.
@@ -112,7 +119,7 @@ func within(ctx context.Context, from End, to pathuri.URI, options Options) erro
 // copying is a copy under way.
 type copying struct {
 	from, to End
-	times    bool
+	preserve bool
 	progress *Progress
 	room     room
 	tasks    sync.WaitGroup
@@ -124,29 +131,25 @@ type copying struct {
 
 // root makes the directory that the tree goes into. Two names of one machine may lead to the same tree, which would be
 // copied into itself without end.
-func (c *copying) root(ctx context.Context, version string) error {
+func (c *copying) root(ctx context.Context, version string) (made bool, err error) {
 	inside := c.inside(ctx, version)
-	err := c.directory(ctx, c.to.Path, false)
-	made := err == nil
-	if errors.Is(err, fs.ErrExist) {
-		err = c.directory(ctx, c.to.Path, true)
-	}
+	made, err = c.directory(ctx, c.to.Path, c.closed(), true)
 	if err != nil || inside.IsZero() {
-		return err
+		return made, err
 	}
 	// Machines may be copies of each other: what tells is whether what was made here is there too.
 	at, err := c.from.Files.Stat(ctx, inside, true)
 	if err != nil {
-		return nil
+		return made, nil
 	}
 	there, err := c.to.Files.Stat(ctx, c.to.Path, true)
 	if err != nil || at.Version == "" || at.Version != there.Version {
-		return nil
+		return made, nil
 	}
 	if made {
 		c.to.Files.Remove(ctx, c.to.Path, env.RemoveOptions{}) //nolint:errcheck // the error is another
 	}
-	return fmt.Errorf("%w: copy %q to %q: a directory cannot be copied into itself", env.ErrInvalid, c.from.Path.Display(), c.to.Path.Display())
+	return made, fmt.Errorf("%w: copy %q to %q: a directory cannot be copied into itself", env.ErrInvalid, c.from.Path.Display(), c.to.Path.Display())
 }
 
 // inside is what the target would be called at the source's end, if it seems to lie in the directory that is copied,
@@ -193,24 +196,41 @@ func (c *copying) inside(ctx context.Context, version string) (path pathuri.URI)
 	return path
 }
 
-// file copies one file.
-func (c *copying) file(ctx context.Context, from, to pathuri.URI, info env.FileInfo, parts bool) error {
+// file copies one file, of a tree into the directory in.
+func (c *copying) file(ctx context.Context, from, to pathuri.URI, info env.FileInfo, in *directory) (err error) {
+	var there bool
+	var looking sync.WaitGroup
+	if c.sameKind() && !c.preserve && (in == nil || !in.made) {
+		looking.Go(func() {
+			_, err := c.to.Files.Stat(ctx, to, true)
+			there = err == nil
+		})
+	}
 	reader, err := c.from.Files.Read(ctx, from, env.ReadOptions{Holes: info.Allocated >= 0 && info.Allocated < info.Size})
+	looking.Wait()
 	if err != nil {
 		return err
 	}
 	defer reader.Close() //nolint:errcheck // nothing was written
-	info = reader.Info()
-	permissions := info.Mode & permissionBits
-	options := env.WriteOptions{Permissions: &permissions, Parents: parts, Unsynced: parts}
-	if c.times {
-		options.Modified = info.Modified
+	options := env.WriteOptions{Unsynced: in != nil}
+	if c.sameKind() && !there {
+		bits := c.permissions(reader.Info().Mode)
+		options.Permissions = &bits
+	}
+	if c.preserve {
+		options.Modified = reader.Info().Modified
 	}
 	writer, err := c.to.Files.Write(ctx, to, options)
 	if err != nil {
 		return err
 	}
 	defer writer.Close() //nolint:errcheck // Commit has said what counts
+	var copied int64
+	defer func() {
+		if err != nil {
+			c.progress.bytes.Add(-copied)
+		}
+	}()
 	for chunk, err := range reader.Chunks() {
 		if err != nil {
 			return err
@@ -223,12 +243,15 @@ func (c *copying) file(ctx context.Context, from, to pathuri.URI, info env.FileI
 		if err != nil {
 			return err
 		}
-		c.progress.bytes.Add(chunk.Hole + int64(len(chunk.Data)))
+		n := chunk.Hole + int64(len(chunk.Data))
+		copied += n
+		c.progress.bytes.Add(n)
 	}
 	if _, err := writer.Commit(); err != nil {
 		return err
 	}
 	c.progress.files.Add(1)
+	c.progress.foundBytes.Add(copied - info.Size) // it may have grown since it was found
 	return nil
 }
 
@@ -236,15 +259,40 @@ func (c *copying) file(ctx context.Context, from, to pathuri.URI, info env.FileI
 func (c *copying) link(ctx context.Context, path pathuri.URI, target string) error {
 	err := c.to.Files.Symlink(ctx, target, path)
 	if errors.Is(err, fs.ErrExist) {
-		if err := c.to.Files.Remove(ctx, path, env.RemoveOptions{Force: true}); err != nil {
-			return err
-		}
-		err = c.to.Files.Symlink(ctx, target, path)
+		err = c.replaceByLink(ctx, path, target)
 	}
 	if err == nil {
 		c.progress.files.Add(1)
 	}
 	return err
+}
+
+// replaceByLink puts a link in the place of what is there, which stays if that cannot be.
+func (c *copying) replaceByLink(ctx context.Context, path pathuri.URI, target string) error {
+	parent, _ := path.Parent()
+	beside, err := parent.JoinName(".waldo-" + rand.Text())
+	if err != nil {
+		return err
+	}
+	if err := c.to.Files.Symlink(ctx, target, beside); err != nil {
+		return err
+	}
+	err = c.to.Files.Rename(ctx, beside, path, env.RenameOptions{})
+	if err != nil {
+		c.to.Files.Remove(context.WithoutCancel(ctx), beside, env.RemoveOptions{Force: true}) //nolint:errcheck // as above
+	}
+	return err
+}
+
+// sameKind tells whether the two ends have permission bits that mean the same.
+func (c *copying) sameKind() bool { return c.from.Path.Convention() == c.to.Path.Convention() }
+
+// permissions are those that a copy gets of a file that has this mode.
+func (c *copying) permissions(mode fs.FileMode) fs.FileMode {
+	if !c.preserve { // who runs what is copied with whose rights is nobody's business but theirs
+		return mode.Perm()
+	}
+	return mode & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
 }
 
 // task runs do beside the others, when there is room for a file of that size.
