@@ -152,13 +152,12 @@ func (c *Client) Processes(ctx context.Context) ([]env.ProcessInfo, error) {
 }
 
 func serveProcessList(ctx context.Context, s *session, call *wire.Call) error {
-	processes, err := s.server.env.Processes(ctx)
+	processes, err := s.processes(ctx)
 	if err != nil {
 		return err
 	}
 	list := make([]listed, len(processes))
 	for i, p := range processes {
-		p.LeaseLeft = s.server.leaseLeft(p.ID)
 		list[i] = listed{wire.Text(p.ID), wire.Texts(p.Argv), p}
 	}
 	lines := lineSender{call: call}
@@ -168,6 +167,15 @@ func serveProcessList(ctx context.Context, s *session, call *wire.Call) error {
 		}
 	}
 	return lines.flush(ctx)
+}
+
+// processes lists those of every session.
+func (s *session) processes(ctx context.Context) ([]env.ProcessInfo, error) {
+	processes, err := s.server.env.Processes(ctx)
+	for i := range processes {
+		processes[i].LeaseLeft = s.server.leaseLeft(processes[i].ID)
+	}
+	return processes, err
 }
 
 type signalParams struct {

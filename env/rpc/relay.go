@@ -22,22 +22,30 @@ func serveStart(ctx context.Context, s *session, call *wire.Call) error {
 	if params.ID == "" {
 		return fmt.Errorf("%w: a process needs an id", wire.Invalid)
 	}
-	command := params.command()
+	p, err := s.start(ctx, params.command())
+	if err != nil {
+		return err
+	}
+	defer p.Close() //nolint:errcheck // there is nothing to be done about it
+	return relay(ctx, s, call, p, params.From, params.ExplicitAck)
+}
+
+// start starts a process of the session, under its lease.
+func (s *session) start(ctx context.Context, command env.Command) (env.Process, error) {
 	command.ID = s.qualify(command.ID)
 	if err := s.place(&command); err != nil {
-		return err
+		return nil, err
 	}
 	// Held before it runs, so that at no moment nobody would end it.
 	undo, err := s.hold(command.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p, err := s.server.env.Start(ctx, command)
 	if err != nil {
 		undo()
-		return err
+		return nil, err
 	}
-	defer p.Close() //nolint:errcheck // there is nothing to be done about it
 	var input inputKind
 	switch {
 	case command.Terminal != nil:
@@ -46,9 +54,10 @@ func serveStart(ctx context.Context, s *session, call *wire.Call) error {
 		input = inputPipe
 	}
 	if err := s.started(p, input); err != nil {
-		return err
+		p.Close() //nolint:errcheck // there is nothing to be done about it
+		return nil, err
 	}
-	return relay(ctx, s, call, p, params.From, params.ExplicitAck)
+	return p, nil
 }
 
 // place starts a command where the session came from, as far as it does not say itself.
@@ -72,20 +81,29 @@ func serveAttach(ctx context.Context, s *session, call *wire.Call) error {
 	if err := call.Params(&params); err != nil {
 		return err
 	}
-	how := env.Attach{From: params.From, Watch: params.Watch, Take: params.Take, ExplicitAck: true}
-	p, err := find(s, string(params.ID), func(id string) (env.Process, error) {
-		return s.server.env.Attach(ctx, id, how)
-	})
+	p, err := s.attach(ctx, string(params.ID), env.Attach{From: params.From, Watch: params.Watch, Take: params.Take, ExplicitAck: true})
 	if err != nil {
 		return err
 	}
 	defer p.Close() //nolint:errcheck // there is nothing to be done about it
+	return relay(ctx, s, call, p, params.From, params.ExplicitAck)
+}
+
+// attach attaches to a process; one that it becomes the owner of lives under the session's lease from now on.
+func (s *session) attach(ctx context.Context, id string, how env.Attach) (env.Process, error) {
+	p, err := find(s, id, func(id string) (env.Process, error) {
+		return s.server.env.Attach(ctx, id, how)
+	})
+	if err != nil {
+		return nil, err
+	}
 	if p.Owner() {
 		if _, err := s.hold(p.ID()); err != nil {
-			return err
+			p.Close() //nolint:errcheck // there is nothing to be done about it
+			return nil, err
 		}
 	}
-	return relay(ctx, s, call, p, params.From, params.ExplicitAck)
+	return p, nil
 }
 
 // relay joins a call to an attachment until the output has closed, the client has ended the call, or another

@@ -44,12 +44,13 @@ type Server struct {
 	tasks  sync.WaitGroup
 
 	handles atomic.Int64 // see hold
+	working atomic.Int64 // operations that are being done
 
 	mu          sync.Mutex
 	closed      bool
 	sessions    map[string]*session
 	holdings    map[string]*holding // by process id, of those whose output has not closed
-	connections map[*wire.Conn]struct{}
+	connections map[connection]struct{}
 	quiet       chan struct{} // closed and made anew when a connection comes or goes
 	attachments int           // being relayed
 	drained     chan struct{} // closed when there is none, while somebody waits
@@ -86,7 +87,7 @@ func NewServer(ctx context.Context, e env.Env, options ServerOptions) (*Server, 
 		paths:       description.Paths,
 		sessions:    make(map[string]*session),
 		holdings:    make(map[string]*holding),
-		connections: make(map[*wire.Conn]struct{}),
+		connections: make(map[connection]struct{}),
 		quiet:       make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -133,7 +134,7 @@ func (s *Server) Serve(ctx context.Context, nc net.Conn, origin Origin, authenti
 	return conn.Err()
 }
 
-func (s *Server) connected(conn *wire.Conn) bool {
+func (s *Server) connected(conn connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -144,7 +145,7 @@ func (s *Server) connected(conn *wire.Conn) bool {
 	return true
 }
 
-func (s *Server) disconnected(conn *wire.Conn) {
+func (s *Server) disconnected(conn connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.connections, conn)
@@ -157,7 +158,8 @@ func (s *Server) changed() {
 	s.quiet = make(chan struct{})
 }
 
-// AwaitIdle returns nil when for d there was no client and no process that runs or has output to come.
+// AwaitIdle returns nil when for d there was no client, no process that runs or has output to come, and no operation
+// that is not over.
 func (s *Server) AwaitIdle(ctx context.Context, d time.Duration) error {
 	for wasIdle := false; ; {
 		s.mu.Lock()
@@ -198,8 +200,11 @@ func (s *Server) AwaitIdle(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// busy tells whether a process runs or has output to come.
+// busy tells whether a process runs or has output to come, or something is done or held open for a session.
 func (s *Server) busy(ctx context.Context) (bool, error) {
+	if s.handles.Load() > 0 || s.working.Load() > 0 {
+		return true, nil
+	}
 	processes, err := s.env.Processes(ctx)
 	return slices.ContainsFunc(processes, func(p env.ProcessInfo) bool { return p.State != env.Closed }), err
 }

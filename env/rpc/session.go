@@ -25,12 +25,18 @@ type session struct {
 	// Guarded by server.mu.
 	holder  string        // the client that speaks for it
 	journal *journal      // of that client's operations
-	conn    *wire.Conn    // the current one, nil while detached
+	conn    connection    // the current one, nil while detached
 	alone   chan struct{} // of the newest peer
 	lease   time.Duration
 	timer   *time.Timer // ends the session, while detached
 	until   time.Time   // when the timer fires
 	ended   bool
+}
+
+// connection is what speaks for a session, through either door.
+type connection interface {
+	// CloseWith ends the connection and returns when nothing is done for it any more, or it has waited long enough.
+	CloseWith(why error) error
 }
 
 // peer is one connection and the session it speaks for.
@@ -68,7 +74,7 @@ func (s *Server) welcome(p *peer, hello wire.Hello) (wire.Welcome, error) {
 	}
 	lease := s.options.DefaultLease
 	if hello.Lease > 0 {
-		lease = time.Duration(min(hello.Lease, s.options.MaxLease.Milliseconds())) * time.Millisecond
+		lease = s.grant(hello.Lease)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,30 +95,23 @@ func (s *Server) welcome(p *peer, hello wire.Hello) (wire.Welcome, error) {
 		if id == "" {
 			id = uuid.NewString()
 		}
-		known = &session{server: s, id: id, origin: p.origin}
-		known.ctx, known.cancel = context.WithCancelCause(s.ctx)
-		s.sessions[id] = known
+		known = s.begin(id, p.origin)
 	}
 	if known.journal == nil || known.holder != hello.Holder {
 		// Operation ids are the client's: another one's begin anew.
-		if known.journal != nil {
-			known.journal.abandon(fmt.Errorf("%w: another client has taken session %s over", wire.Fenced, known.id))
+		if old := known.journal; old != nil {
+			old.abandon(fmt.Errorf("%w: another client has taken session %s over", wire.Fenced, known.id))
+			before, ended := known.alone, make(chan struct{})
+			known.alone = ended
+			s.tasks.Go(func() {
+				defer close(ended)
+				<-before
+				old.await()
+			})
 		}
 		known.holder, known.journal = hello.Holder, new(journal)
 	}
-	old, before := known.conn, known.alone
-	known.alone = p.alone
-	s.tasks.Go(func() {
-		if old != nil {
-			old.CloseWith(fmt.Errorf("%w: another connection of the session", wire.Fenced)) //nolint:errcheck // it has waited as long as may be
-		}
-		if before != nil { // who was fenced may itself have waited for another one
-			<-before
-		}
-		close(p.alone)
-	})
-	known.conn, known.lease = p.conn, lease
-	known.stopTimer()
+	known.take(p.conn, p.alone, lease)
 	p.session = known
 	return wire.Welcome{
 		Instance:    s.instance,
@@ -121,6 +120,37 @@ func (s *Server) welcome(p *peer, hello wire.Hello) (wire.Welcome, error) {
 		Lease:       lease.Milliseconds(),
 		Environment: s.info,
 	}, nil
+}
+
+// grant is what is given to a client that asks for a lease of so many milliseconds.
+func (s *Server) grant(lease int64) time.Duration {
+	return time.Duration(min(lease, s.options.MaxLease.Milliseconds())) * time.Millisecond
+}
+
+// begin makes a session. s.mu is held.
+func (s *Server) begin(id string, origin Origin) *session {
+	begun := &session{server: s, id: id, origin: origin}
+	begun.ctx, begun.cancel = context.WithCancelCause(s.ctx)
+	s.sessions[id] = begun
+	return begun
+}
+
+// take makes conn the session's connection. The one before is fenced; alone is closed when nothing is done for it, nor
+// for those before it, any more. server.mu is held.
+func (s *session) take(conn connection, alone chan struct{}, lease time.Duration) {
+	old, before := s.conn, s.alone
+	s.alone = alone
+	s.server.tasks.Go(func() {
+		if old != nil {
+			old.CloseWith(fmt.Errorf("%w: another connection of the session", wire.Fenced)) //nolint:errcheck // it has waited as long as may be
+		}
+		if before != nil { // who was fenced may itself have waited for another one
+			<-before
+		}
+		close(alone)
+	})
+	s.conn, s.lease = conn, lease
+	s.stopTimer()
 }
 
 // stopTimer ends the detached state. server.mu is held.
@@ -132,7 +162,7 @@ func (s *session) stopTimer() {
 }
 
 // disconnected starts the lease, unless another connection has taken over.
-func (s *session) disconnected(conn *wire.Conn) {
+func (s *session) disconnected(conn connection) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	if s.conn != conn || s.ended || s.server.closed {
@@ -289,11 +319,15 @@ func (s *Server) leaseLeft(id string) time.Duration {
 // qualify makes the server-wide id of one of the session's processes.
 func (s *session) qualify(id string) string { return s.id + "/" + id }
 
-// operations is the journal of the client that speaks for the session.
-func (s *session) operations() *journal {
+// enter finds the operation that call is about in the journal of its client, or makes it; first tells which.
+func (s *session) enter(call *wire.Call) (entry *operation, first bool, err error) {
 	s.server.mu.Lock()
-	defer s.server.mu.Unlock()
-	return s.journal
+	journal, fenced := s.journal, s.conn != connection(call.Conn())
+	s.server.mu.Unlock()
+	if fenced { // the journal may be another client's by now
+		return nil, false, fmt.Errorf("%w: another connection of the session", wire.Fenced)
+	}
+	return journal.enter(s.ctx, call)
 }
 
 // goodbyeParams end a session.
