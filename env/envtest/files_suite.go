@@ -29,6 +29,8 @@ type FilesMachine struct {
 	Scratch pathuri.URI
 	// Here says that the machine is the one the tests run on, for the cases that need FIFOs and the like.
 	Here bool
+	// Cut says that the way there is cut now and then: a file that changes may then be ErrChanged.
+	Cut bool
 	// Expendable says that nothing is lost if a call destroys the machine's files.
 	Expendable bool
 }
