@@ -52,7 +52,9 @@ func TestFileSuiteOnFaultyNetwork(t *testing.T) {
 		r.proxy.SetDelay(2 * time.Millisecond)
 		client := r.dialAccepted(t, ClientOptions{})
 		t.Cleanup(r.cutting(300 * time.Millisecond))
-		return filesMachine(t, client)
+		m := filesMachine(t, client)
+		m.Cut = true
+		return m
 	})
 }
 
