@@ -1,20 +1,20 @@
 package jsonrpc
 
 import (
-	"context"
-	"io"
-	"net/http"
+	"fmt"
+	"unicode/utf8"
 )
 
 // Transport carries messages. Read is called by one goroutine and Write by another; Close may be called by any, ends
 // both and is idempotent.
 type Transport interface {
-	// Read returns the next message, which is then the caller's. A *TooLongError, which is wrapped by nothing, is about
-	// one message; any other error is the end: io.EOF if the other end closed properly.
+	// Read returns the next message, which is then the caller's. A *TooLongError is about one message; any other error
+	// is the end: io.EOF if the other end closed properly.
 	Read() ([]byte, error)
 	// Write sends messages, in order. It does not keep them.
 	Write(messages ...[]byte) error
-	// Close says good-bye, if the connection takes it at once, with a reason of at most 123 bytes, and closes.
+	// Close says good-bye with a reason, if the connection takes it at once, and closes. Read should still be called, so
+	// that the other end can say good-bye too.
 	Close(reason string) error
 }
 
@@ -25,26 +25,88 @@ type TooLongError struct {
 }
 
 // Error tells the limit.
-func (e *TooLongError) Error() string { panic("not yet") }
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("the message is over %d bytes long; send it in parts", e.Limit)
+}
 
 // Options are those of every transport.
 type Options struct {
 	MaxMessage int // bytes of one incoming message; 0 means 64 MiB
 }
 
-// Accept makes a transport of a request for a WebSocket. On an error it has answered the request. Origin and Host are
-// not looked at: wire/listen has done that.
-func Accept(w http.ResponseWriter, r *http.Request, o Options) (Transport, error) { panic("not yet") }
+const defaultMaxMessage = 64 << 20
 
-// DialOptions say how to dial.
-type DialOptions struct {
-	Options
-	Client *http.Client // nil: the default one
-	Header http.Header  // further headers
+// maxStart is how much of a message that is too long is kept for its id.
+const maxStart = 4 << 10
+
+// inbox gathers one incoming message.
+type inbox struct {
+	limit int
+	small [8 << 10]byte // shared by the messages that fit
+	b     []byte
+	long  bool // over the limit
 }
 
-// Dial makes a transport of a new WebSocket at a ws, wss, http or https URL.
-func Dial(ctx context.Context, url string, o DialOptions) (Transport, error) { panic("not yet") }
+func newInbox(o Options) inbox {
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = defaultMaxMessage
+	}
+	return inbox{limit: o.MaxMessage}
+}
 
-// NewLines makes a transport of a stream: a message is a line. Blank lines are skipped.
-func NewLines(rw io.ReadWriteCloser, o Options) Transport { panic("not yet") }
+func (i *inbox) begin() { i.b, i.long = i.small[:0], false }
+
+// room is where the next bytes go; grown tells how many came.
+func (i *inbox) room() []byte {
+	if i.long {
+		return i.small[:]
+	}
+	if len(i.b) == cap(i.b) {
+		grown := make([]byte, len(i.b), 2*cap(i.b))
+		copy(grown, i.b)
+		i.b = grown
+	}
+	return i.b[len(i.b):cap(i.b)]
+}
+
+func (i *inbox) grown(n int) {
+	if i.long {
+		return
+	}
+	i.b = i.b[:len(i.b)+n]
+	if len(i.b) > i.limit {
+		i.long = true
+		i.b = append([]byte(nil), i.b[:min(maxStart, i.limit)]...)
+	}
+}
+
+// add takes bytes that are somewhere already.
+func (i *inbox) add(p []byte) {
+	for len(p) > 0 {
+		n := copy(i.room(), p)
+		i.grown(n)
+		p = p[n:]
+	}
+}
+
+// message is what has been gathered, for the caller to keep.
+func (i *inbox) message() ([]byte, error) {
+	if i.long {
+		return nil, &TooLongError{Limit: i.limit, Start: i.b}
+	}
+	if cap(i.b) == len(i.small) {
+		return append(make([]byte, 0, len(i.b)), i.b...), nil
+	}
+	return i.b, nil
+}
+
+// cut shortens text to at most n bytes of whole characters.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
