@@ -385,7 +385,7 @@ func (c *Call) fail(err error) error {
 			c.sendEnd(payload) //nolint:errcheck // a cut is the caller's to notice
 			return err
 		}
-		crossed = crossed.shortened(n)
+		crossed = crossed.Shortened(n)
 	}
 }
 
@@ -412,7 +412,7 @@ func decodeEnd(payload []byte) (json.RawMessage, *Error, error) {
 		return nil, nil, fmt.Errorf("%w: END: %w", errProtocol, err)
 	}
 	if e.Error != nil {
-		return nil, e.Error.received(), nil
+		return nil, e.Error, nil
 	}
 	if e.Result == nil {
 		e.Result = json.RawMessage("null")

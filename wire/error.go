@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -166,17 +167,21 @@ func (e *Error) at(op string, path Text) {
 	}
 }
 
-// received makes an error of the peer fit to be shown.
-func (e *Error) received() *Error {
+// UnmarshalJSON implements [json.Unmarshaler]: what the peer sent is made fit to be shown.
+func (e *Error) UnmarshalJSON(data []byte) error {
+	type plain Error
+	if err := json.Unmarshal(data, (*plain)(e)); err != nil {
+		return err
+	}
 	if e.Code == "" {
 		e.Code = Internal
 	}
 	e.Op, e.Message = printable(e.Op), printable(e.Message)
-	return e
+	return nil
 }
 
-// shortened is e with its texts cut to n bytes each. The codes stay.
-func (e *Error) shortened(n int) *Error {
+// Shortened is e with its texts cut to n bytes each. The codes stay.
+func (e *Error) Shortened(n int) *Error {
 	s := *e
 	if len(s.Message) > n {
 		s.Message = strings.ToValidUTF8(s.Message[:n], "") + " …"

@@ -147,27 +147,11 @@ func sendAll(ctx context.Context, call *wire.Call, r io.Reader) error {
 // Dial implements [env.Dialer]. A connection does not outlive the loss of the one below it.
 func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	request := wire.Request{Method: methodDial, Params: dialParams{network, wire.Text(address)}}
-	return do(ctx, c.link, request, func(ctx context.Context, conn *wire.Conn) (net.Conn, error) {
-		call, err := conn.Open(request)
-		if err != nil {
-			return nil, err
-		}
-		for {
-			event, err := call.Receive(ctx)
-			var answer dialed
-			if err == nil {
-				err = json.Unmarshal(event.Data, &answer)
-			}
-			switch {
-			case err != nil:
-				call.Close() //nolint:errcheck // returns nil
-				return nil, err
-			case answer.Connected:
-				return newForwarded(c.link, call, forwardedAddr{network, address}), nil
-			}
-			// A refusal follows.
-		}
-	})
+	begun, err := open(ctx, c.link, request, func(answer dialed) bool { return answer.Connected })
+	if err != nil {
+		return nil, err
+	}
+	return newForwarded(c.link, begun.Call, forwardedAddr{network, address}), nil
 }
 
 // forwarded is the client's end of a connection that the server made.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"iter"
+	"math"
 
 	"waldo/env"
 	"waldo/pathuri"
@@ -75,10 +77,12 @@ func serveRead(ctx context.Context, s *session, call *wire.Call) error {
 func (f *files) Read(ctx context.Context, path pathuri.URI, options env.ReadOptions) (env.FileReader, error) {
 	d := &download{files: f, path: path, options: options, offset: options.Offset}
 	d.ctx, d.cancel = context.WithCancelCause(ctx)
-	if err := d.open(); err != nil {
+	info, err := d.open()
+	if err != nil {
 		d.cancel(nil)
 		return nil, err
 	}
+	d.info, d.options.Version = info, info.Version
 	return d, nil
 }
 
@@ -86,12 +90,12 @@ func (f *files) Read(ctx context.Context, path pathuri.URI, options env.ReadOpti
 // still the same.
 type download struct {
 	files   *files
-	ctx     context.Context
+	ctx     context.Context // ends with Close
 	cancel  context.CancelCauseFunc
 	path    pathuri.URI
-	options env.ReadOptions
+	options env.ReadOptions // the version is that of the file which was opened
 	info    env.FileInfo
-	call    *wire.Call
+	current current
 	offset  int64 // of the next byte
 	over    bool
 	err     error
@@ -99,8 +103,16 @@ type download struct {
 
 func (d *download) Info() env.FileInfo { return d.info }
 
+// left is how many bytes may still come.
+func (d *download) left() int64 {
+	if d.options.Length == 0 {
+		return math.MaxInt64 - d.offset
+	}
+	return d.options.Length - (d.offset - d.options.Offset)
+}
+
 // open begins the transfer, or goes on with it.
-func (d *download) open() error {
+func (d *download) open() (env.FileInfo, error) {
 	params := readParams{
 		place:   d.files.at(d.path),
 		Offset:  d.offset,
@@ -109,37 +121,15 @@ func (d *download) open() error {
 		Holes:   d.options.Holes,
 	}
 	if params.Length > 0 {
-		params.Length -= d.offset - d.options.Offset
+		params.Length = d.left()
 	}
 	request := wire.Request{Method: methodRead, Params: params}
-	call, err := do(d.ctx, d.files.client.link, request, func(ctx context.Context, conn *wire.Conn) (*wire.Call, error) {
-		call, err := conn.Open(request)
-		if err != nil {
-			return nil, err
-		}
-		for {
-			event, err := call.Receive(ctx)
-			var answer reading
-			if err == nil && event.Kind == wire.ReplyEvent {
-				err = json.Unmarshal(event.Data, &answer)
-			}
-			switch {
-			case err != nil:
-				call.Close() //nolint:errcheck // returns nil
-				return nil, err
-			case answer.Info != nil:
-				d.info = *answer.Info
-				return call, nil
-			}
-			// A refusal follows.
-		}
-	})
+	begun, err := open(d.ctx, d.files.client.link, request, func(answer reading) bool { return answer.Info != nil })
 	if err != nil {
-		return err
+		return env.FileInfo{}, err
 	}
-	d.call = call
-	d.options.Version = d.info.Version
-	return nil
+	d.current.set(begun.Call)
+	return *begun.answer.Info, nil
 }
 
 // Chunks implements [env.FileReader].
@@ -149,38 +139,30 @@ func (d *download) Chunks() iter.Seq2[env.FileChunk, error] {
 		link.begin()
 		defer link.end()
 		for !d.over && d.err == nil {
-			event, err := d.call.Receive(d.ctx)
-			switch {
-			case err == nil:
-			case connectionLost(d.call.Conn(), err):
-				d.call.Close() //nolint:errcheck // returns nil
+			call := d.current.call
+			event, err := receive(d.ctx, call)
+			if err != nil && d.ctx.Err() == nil && connectionLost(call.Conn(), err) {
 				if err = d.resume(); err == nil {
 					continue
 				}
 			}
+			var chunk env.FileChunk
+			if err == nil {
+				chunk, err = d.chunk(event)
+			}
 			if err != nil {
+				if cause := context.Cause(d.ctx); cause != nil {
+					err = cause
+				}
 				d.err = doing("read", d.path, err)
 				break
-			}
-			chunk := env.FileChunk{Offset: d.offset}
-			switch event.Kind {
-			case wire.DataEvent:
-				chunk.Data = event.Data
-			case wire.ControlEvent:
-				var c fileControl
-				if err := json.Unmarshal(event.Data, &c); err != nil || c.Hole < 0 {
-					d.err = fmt.Errorf("%w: CONTROL %q of a file being read", wire.Internal, event.Data)
-				}
-				chunk.Hole = c.Hole
-			case wire.EndEvent:
-				d.over = true
 			}
 			more := true
 			if n := int64(len(chunk.Data)) + chunk.Hole; n > 0 {
 				d.offset += n
 				more = yield(chunk, nil)
 			}
-			d.call.Took(event)
+			call.Took(event)
 			if !more {
 				return
 			}
@@ -191,17 +173,43 @@ func (d *download) Chunks() iter.Seq2[env.FileChunk, error] {
 	}
 }
 
+// chunk is what an event says of the content: no more than was asked for, if the server is to be believed.
+func (d *download) chunk(event wire.Event) (env.FileChunk, error) {
+	chunk := env.FileChunk{Offset: d.offset}
+	switch event.Kind {
+	case wire.DataEvent:
+		chunk.Data = event.Data
+	case wire.ControlEvent:
+		var c fileControl
+		if err := json.Unmarshal(event.Data, &c); err != nil || c.Hole < 0 || c.Hole > 0 && !d.options.Holes {
+			return chunk, fmt.Errorf("%w: CONTROL %q of a file being read", wire.Internal, event.Data)
+		}
+		chunk.Hole = c.Hole
+	case wire.EndEvent:
+		d.over = true
+	}
+	if n := int64(len(chunk.Data)) + chunk.Hole; n > d.left() {
+		return chunk, fmt.Errorf("%w: %d bytes of a file come where %d were left", wire.Internal, n, d.left())
+	}
+	return chunk, nil
+}
+
 // resume goes on after a cut.
 func (d *download) resume() error {
-	if n := d.options.Length; n > 0 && d.offset == d.options.Offset+n {
+	if d.left() == 0 {
 		d.over = true // only the END was missing
 		return nil
 	}
-	return d.open()
+	info, err := d.open()
+	if err == nil && info.Version != d.options.Version {
+		err = env.ErrChanged // the server has not looked
+	}
+	return err
 }
 
 // Close implements [env.FileReader].
 func (d *download) Close() error {
-	d.cancel(nil)
-	return d.call.Close()
+	d.cancel(fs.ErrClosed)
+	d.current.close()
+	return nil
 }

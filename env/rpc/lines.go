@@ -15,7 +15,8 @@ import (
 const (
 	linesPiece  = 32 << 10              // sent at once
 	linesWithin = 50 * time.Millisecond // and what is less, after this
-	maxLine     = 1 << 20
+	maxLine     = 8 << 20               // an entry of process.list holds what came in a HEAD
+	maxList     = 64 << 20              // bytes of a list that is taken whole
 )
 
 // lineSender is the server's side of a list.
@@ -65,7 +66,7 @@ type lineReceiver struct {
 // next takes an event of the call, hands each line that is whole now to take until that says no, and tells whether
 // there is more to come.
 func (l *lineReceiver) next(ctx context.Context, take func(line []byte) (more bool, err error)) (more bool, err error) {
-	event, err := l.call.Receive(ctx)
+	event, err := receive(ctx, l.call)
 	if err != nil {
 		return false, err
 	}
@@ -108,8 +109,12 @@ func callList[T any](ctx context.Context, c *Client, request wire.Request) ([]T,
 		}
 		defer call.Close() //nolint:errcheck // returns nil
 		lines := lineReceiver{call: call}
+		size := 0
 		for more := true; more; {
 			more, err = lines.next(ctx, func(line []byte) (bool, error) {
+				if size += len(line); size > maxList {
+					return false, fmt.Errorf("%w: %s answers with over %d bytes", wire.TooLarge, request.Method, maxList)
+				}
 				var item T
 				err := json.Unmarshal(line, &item)
 				list = append(list, item)

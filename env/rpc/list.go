@@ -75,42 +75,40 @@ func (f *files) entries(ctx context.Context, base pathuri.URI, request wire.Requ
 		defer link.end()
 		seen := seen{seed: maphash.MakeSeed(), hashes: make(map[uint64]struct{})}
 		parents := parents{base: base, uri: base}
-		for {
+		stopped := false
+		take := func(line []byte) (more bool, err error) {
+			item, err := decodeEntry(line)
+			if err != nil || seen.before(item) {
+				return err == nil, err
+			}
+			found, err := parents.entry(item)
+			if err != nil {
+				return false, err
+			}
+			stopped = !yield(found, nil)
+			return !stopped, nil
+		}
+		attempt := func() (again bool, _ error) {
 			call, err := do(ctx, link, request, func(_ context.Context, conn *wire.Conn) (*wire.Call, error) {
 				return conn.Open(request)
 			})
+			if err != nil {
+				return false, err
+			}
+			defer call.Close() //nolint:errcheck // returns nil
 			lines := lineReceiver{call: call}
-			stopped := false
-			for more := err == nil; more; {
-				more, err = lines.next(ctx, func(line []byte) (bool, error) {
-					item, err := decodeEntry(line)
-					if err != nil {
-						return false, err
-					}
-					if seen.before(item) {
-						return true, nil
-					}
-					found, err := parents.entry(item)
-					if err != nil {
-						return false, err
-					}
-					stopped = !yield(found, nil)
-					return !stopped, nil
-				})
+			for more := true; more; {
+				if more, err = lines.next(ctx, take); err != nil {
+					return ctx.Err() == nil && connectionLost(call.Conn(), err), err
+				}
 			}
-			if call != nil {
-				call.Close() //nolint:errcheck // returns nil
+			return false, nil
+		}
+		for again := true; again; {
+			var err error
+			if again, err = attempt(); err != nil && !again && !stopped {
+				yield(env.Entry{}, fmt.Errorf("%s: %w", request.Method, err))
 			}
-			switch {
-			case stopped:
-				return
-			case err == nil:
-				return
-			case call != nil && connectionLost(call.Conn(), err):
-				continue
-			}
-			yield(env.Entry{}, fmt.Errorf("%s: %w", request.Method, err))
-			return
 		}
 	}
 }

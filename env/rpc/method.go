@@ -2,6 +2,9 @@ package rpc
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
 
 	"waldo/wire"
 )
@@ -90,13 +93,15 @@ func once[P, R any](serve func(context.Context, *session, P) (R, error)) func(co
 		if err := call.Params(&params); err != nil {
 			return err
 		}
-		entry, first, err := s.operations().enter(s.ctx, call)
+		entry, first, err := s.enter(call)
 		if err != nil {
 			return err
 		}
 		if first {
 			// The operation is not the call's: a cut must not leave half of it.
+			s.server.working.Add(1)
 			s.server.tasks.Go(func() {
+				defer s.server.working.Add(-1)
 				result, err := serve(entry.ctx, s, params)
 				entry.finish(result, err)
 			})
@@ -123,6 +128,88 @@ func callOnce[R any](ctx context.Context, c *Client, request wire.Request) (R, e
 	defer c.operations.end(request.Op)
 	request.Acked = c.operations.acked()
 	return call[R](ctx, c, request)
+}
+
+// opened is a call with a body whose answer has begun.
+type opened[A any] struct {
+	*wire.Call
+	answer A // its HEAD
+}
+
+// open makes a call with a body, and waits for its answer to begin; see reply.
+func open[A any](ctx context.Context, l *link, request wire.Request, ready func(A) bool) (opened[A], error) {
+	return do(ctx, l, request, func(ctx context.Context, conn *wire.Conn) (o opened[A], err error) {
+		if o.Call, err = conn.Open(request); err != nil {
+			return o, err
+		}
+		if o.answer, err = reply(ctx, o.Call, request, ready); err != nil {
+			o.Close() //nolint:errcheck // returns nil
+		}
+		return o, err
+	})
+}
+
+// reply waits for the HEAD of an answer. Behind one that is not ready comes a refusal, and nothing else.
+func reply[A any](ctx context.Context, call *wire.Call, request wire.Request, ready func(A) bool) (answer A, err error) {
+	for {
+		event, err := call.Receive(ctx)
+		if err != nil {
+			return answer, err
+		}
+		switch event.Kind {
+		case wire.AckEvent:
+		case wire.ReplyEvent:
+			if err := json.Unmarshal(event.Data, &answer); err != nil {
+				return answer, fmt.Errorf("%w: answer to %s: %w", wire.Internal, request.Method, err)
+			}
+			if ready(answer) {
+				return answer, nil
+			}
+		default:
+			return answer, fmt.Errorf("%w: %s was neither begun nor refused", wire.Internal, request.Method)
+		}
+	}
+}
+
+// receive is [wire.Call.Receive] for who may have given up: what has come already is no reason to go on.
+func receive(ctx context.Context, call *wire.Call) (wire.Event, error) {
+	if ctx.Err() != nil {
+		return wire.Event{}, context.Cause(ctx)
+	}
+	return call.Receive(ctx)
+}
+
+// current is the call that something has under way which goes on with another one after a cut, and which may be closed
+// at any time.
+type current struct {
+	mu     sync.Mutex
+	call   *wire.Call
+	closed bool
+}
+
+// set makes call the current one; the one before is over.
+func (c *current) set(call *wire.Call) {
+	c.mu.Lock()
+	before, closed := c.call, c.closed
+	c.call = call
+	c.mu.Unlock()
+	if before != nil {
+		before.Close() //nolint:errcheck // returns nil
+	}
+	if closed {
+		call.Close() //nolint:errcheck // returns nil
+	}
+}
+
+// close ends the current call, and any that comes.
+func (c *current) close() {
+	c.mu.Lock()
+	c.closed = true
+	call := c.call
+	c.mu.Unlock()
+	if call != nil {
+		call.Close() //nolint:errcheck // returns nil
+	}
 }
 
 // endCall ends the client's direction of a call, and waits for the server's, so that all that was sent is taken.

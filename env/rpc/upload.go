@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"sync"
 	"time"
 
@@ -26,7 +28,7 @@ type writeParams struct {
 
 // writing is the HEAD of the answer to write: the bytes that the server holds of it, behind which the client goes on.
 type writing struct {
-	Held int64 `json:"held"`
+	Held *int64 `json:"held,omitempty"`
 }
 
 // writeEnd is the client's END of write.
@@ -47,31 +49,29 @@ func serveWrite(ctx context.Context, s *session, call *wire.Call) error {
 	if err := call.Params(&params); err != nil {
 		return err
 	}
-	operation, first, err := s.operations().enter(s.ctx, call)
+	operation, first, err := s.enter(call)
 	if err != nil {
 		return err
 	}
-	gone := ctx.Done()
-	if first { // it has to be begun, even for a client that has gone; nobody else works on it
-		gone = nil
+	if !first {
+		select {
+		case operation.serving <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	select {
-	case operation.serving <- struct{}{}:
-		defer func() { <-operation.serving }()
-	case <-gone:
-		return context.Cause(ctx)
-	}
-	if first {
+	defer func() { <-operation.serving }()
+	if first { // even for a client that has gone
 		if err := s.beginUpload(operation, params); err != nil {
 			operation.finish(nil, err)
-			return err
 		}
 	}
 	if operation.upload == nil { // it was refused
 		_, err := operation.await(ctx, call)
 		return err
 	}
-	if err := call.Reply(writing{operation.upload.held}); err != nil {
+	held := operation.upload.held
+	if err := call.Reply(writing{&held}); err != nil {
 		return err
 	}
 	receiving, cancel := context.WithCancelCause(ctx)
@@ -79,6 +79,9 @@ func serveWrite(ctx context.Context, s *session, call *wire.Call) error {
 	err = s.receiveUpload(receiving, call, operation)
 	stop()
 	cancel(nil)
+	if ctx.Err() != nil {
+		return operation.left(ctx, call)
+	}
 	if err != nil {
 		return err
 	}
@@ -112,7 +115,10 @@ func (s *session) beginUpload(operation *operation, params writeParams) error {
 		defer release()
 		<-operation.ctx.Done()
 		operation.serving <- struct{}{} // whoever writes has noticed, too
-		writer.Close()                  //nolint:errcheck // what counts was said by Commit
+		if operation.upload.ended {     // and who commits
+			<-operation.done
+		}
+		writer.Close() //nolint:errcheck // what counts was said by Commit
 		operation.finish(nil, context.Cause(operation.ctx))
 		<-operation.serving
 	})
@@ -142,7 +148,7 @@ func (s *session) receiveUpload(ctx context.Context, call *wire.Call, operation 
 			}
 		case wire.ControlEvent:
 			var c fileControl
-			if err := json.Unmarshal(event.Data, &c); err != nil || c.Hole < 0 {
+			if err := json.Unmarshal(event.Data, &c); err != nil || c.Hole < 0 || c.Hole > math.MaxInt64-u.held {
 				return failed(fmt.Errorf("%w: CONTROL %q of a file being written", wire.Invalid, event.Data))
 			}
 			if err := u.writer.Skip(c.Hole); err != nil {
@@ -166,9 +172,7 @@ func (f *files) Write(ctx context.Context, path pathuri.URI, options env.WriteOp
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("write %q: %w", path.Display(), context.Cause(ctx))
 	}
-	link := f.client.link
-	operations := &f.client.operations
-	request := wire.Request{Method: methodWrite, Op: operations.begin(), Params: writeParams{
+	request := wire.Request{Method: methodWrite, Params: writeParams{
 		place:       f.at(path),
 		Mode:        options.Mode,
 		Offset:      options.Offset,
@@ -177,8 +181,7 @@ func (f *files) Write(ctx context.Context, path pathuri.URI, options env.WriteOp
 		Parents:     options.Parents,
 		Unsynced:    options.Unsynced,
 	}}
-	request.Acked = operations.acked()
-	u := &outgoing{link: link, path: path, request: request, free: sync.OnceFunc(func() { operations.end(request.Op) })}
+	u := &outgoing{client: f.client, path: path, request: request}
 	u.ctx, u.cancel = context.WithCancelCause(ctx)
 	return u, nil
 }
@@ -186,22 +189,22 @@ func (f *files) Write(ctx context.Context, path pathuri.URI, options env.WriteOp
 // outgoing is a file being written over the wire. What the server does not hold yet is kept, so that it can be given
 // again after a cut.
 type outgoing struct {
-	link    *link
+	client  *Client
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	path    pathuri.URI
-	request wire.Request
-	free    func() // the server may forget the operation
+	request wire.Request // an operation from the first call on
 
 	// Of the step under way, which may outlive the call that began it when the network has stalled.
 	stepping sync.Mutex
 	conn     *wire.Conn // that the current call is on, or could not be made on
 	tried    bool
-	segments []segment // what the server may not hold, in order
-	sent     int       // of segments, on this call
-	spare    [][]byte  // buffers
+	asked    bool // to commit
 
 	mu       sync.Mutex
+	segments []segment  // what the server may not hold, in order
+	sent     int        // of segments, on this call
+	spare    [][]byte   // buffers
 	call     *wire.Call // set by a step alone
 	held     int64      // by the server, as far as it was counted
 	counted  int64      // of the bytes that were taken on this call
@@ -211,16 +214,23 @@ type outgoing struct {
 	reviving bool // a goroutine goes on after a cut by itself
 }
 
+const (
+	maxSpare = 8 // buffers kept for the next bytes
+	// maxUntaken is how many segments may be sent and not taken: the other end bounds the CONTROL that waits.
+	maxUntaken = 1 << 14
+)
+
 // segment is a part of the content: a DATA frame, its header in front, or a hole.
 type segment struct {
 	framed []byte
 	hole   int64
 }
 
+// newSegment makes one of data in a buffer of its size.
 func newSegment(buffer, data []byte) segment {
-	framed := append(append(buffer[:0], make([]byte, wire.HeaderSize)...), data...)
-	wire.PutDataHeader(framed, 0, len(data))
-	return segment{framed: framed}
+	copy(buffer[wire.HeaderSize:], data)
+	wire.PutDataHeader(buffer, 0, len(data))
+	return segment{framed: buffer}
 }
 
 func (s segment) size() int64 {
@@ -232,28 +242,43 @@ func (s segment) size() int64 {
 
 // Write implements io.Writer.
 func (u *outgoing) Write(p []byte) (n int, err error) {
-	err = u.step(func() error {
-		for rest := p; len(rest) > 0; {
-			piece := rest[:min(len(rest), wire.MaxData)]
-			rest = rest[len(piece):]
-			if err := u.give(newSegment(u.buffer(len(piece)), piece)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := u.check(); err != nil {
 		return 0, err
 	}
-	return len(p), nil
+	for n < len(p) {
+		// The copy is made here: a step may outlive this call, and p is the caller's again then.
+		data := p[n:min(len(p), n+wire.MaxData)]
+		s := newSegment(u.buffer(len(data)), data)
+		if err := u.step(func() error { return u.give(s) }); err != nil {
+			return n, err
+		}
+		n += len(data)
+	}
+	return n, nil
 }
 
-// Skip implements [env.FileWriter].
+// Skip implements [env.FileWriter]. A hole is sent with what comes behind it, so that many are one.
 func (u *outgoing) Skip(n int64) error {
-	if n < 0 {
-		return fmt.Errorf("%w: a hole of %d bytes", env.ErrInvalid, n)
+	if err := u.check(); err != nil {
+		return err
 	}
-	return u.step(func() error { return u.give(segment{hole: n}) })
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	var before int64
+	last := len(u.segments) - 1
+	if merged := last >= u.sent && u.segments[last].framed == nil; merged {
+		before = u.segments[last].hole
+	} else {
+		last++
+	}
+	if n < 0 || n > math.MaxInt64-before {
+		return fmt.Errorf("%w: write %q: a hole of %d bytes", env.ErrInvalid, u.path.Display(), n)
+	}
+	u.segments = append(u.segments[:last], segment{hole: before + n})
+	return nil
 }
 
 // Taken implements [env.FileWriter].
@@ -263,7 +288,7 @@ func (u *outgoing) Taken() int64 {
 	u.trim()
 	if u.call != nil && u.call.Conn().Err() != nil && len(u.segments) > 0 && !u.reviving && u.err == nil {
 		// Who waits for this number must not have to write more for it.
-		u.reviving = u.link.task(u.revive) == nil
+		u.reviving = u.client.link.task(u.revive) == nil
 	}
 	return u.held
 }
@@ -272,15 +297,23 @@ func (u *outgoing) Taken() int64 {
 func (u *outgoing) revive() {
 	u.stepping.Lock()
 	defer u.stepping.Unlock()
-	for again := true; again && u.ctx.Err() == nil; {
-		var err error
-		if again, err = u.lost(u.flow()); err != nil {
-			u.fail(err)
-		}
+	if err := u.again(func() error { return u.flow(false) }); err != nil {
+		u.fail(err) //nolint:errcheck // it is for the calls that follow
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.reviving = false
+}
+
+// check tells why nothing more is taken.
+func (u *outgoing) check() error {
+	u.mu.Lock()
+	err := u.err
+	u.mu.Unlock()
+	if err == nil && u.ctx.Err() != nil {
+		err = u.fail(context.Cause(u.ctx))
+	}
+	return err
 }
 
 // fail makes err the error of all that follow, unless there is one.
@@ -302,11 +335,12 @@ func (u *outgoing) Commit() (env.Written, error) {
 		return *done, nil
 	}
 	var written env.Written
-	err := u.step(func() (err error) {
-		written, err = u.commit()
-		return err
-	})
-	if err != nil {
+	if err := u.step(func() (err error) {
+		return u.again(func() error {
+			written, err = u.end()
+			return err
+		})
+	}); err != nil {
 		return env.Written{}, err
 	}
 	u.free()
@@ -317,7 +351,10 @@ func (u *outgoing) Commit() (env.Written, error) {
 	return written, nil
 }
 
-// Close implements [env.FileWriter].
+// free lets the server forget the operation.
+func (u *outgoing) free() { u.client.operations.end(u.request.Op) }
+
+// Close implements [env.FileWriter]. It waits a little so that nothing is left when it returns.
 func (u *outgoing) Close() error {
 	u.mu.Lock()
 	done := u.closed || u.written != nil
@@ -325,11 +362,15 @@ func (u *outgoing) Close() error {
 	u.mu.Unlock()
 	u.fail(fs.ErrClosed) //nolint:errcheck // it is for the calls that follow
 	u.cancel(nil)
-	if done {
+	over := make(chan struct{})
+	if done || u.client.link.task(func() { defer close(over); u.giveUp() }) != nil {
 		return nil
 	}
-	if u.link.task(u.giveUp) != nil {
-		u.free() // the server has the lease to notice
+	timer := time.NewTimer(detachWithin)
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-timer.C:
 	}
 	return nil
 }
@@ -339,15 +380,20 @@ func (u *outgoing) giveUp() {
 	u.stepping.Lock()
 	defer u.stepping.Unlock()
 	defer u.free() // should the server not be told, the next operation says it
-	ctx, cancel := context.WithTimeout(u.link.ctx, lingerWithin)
+	ctx, cancel := context.WithTimeout(u.client.link.ctx, lingerWithin)
 	defer cancel()
-	for call := u.call; u.tried; {
-		if call != nil && call.End(writeEnd{}) == nil {
-			if endCall(ctx, call); call.Conn().Err() == nil {
+	for call := u.call; u.tried && ctx.Err() == nil; {
+		if call != nil {
+			err := call.End(writeEnd{})
+			for err == nil { // up to the server's END
+				_, err = call.Receive(ctx)
+			}
+			call.Close() //nolint:errcheck // returns nil
+			if !connectionLost(call.Conn(), err) {
 				return
 			}
 		}
-		conn, err := u.link.get(ctx)
+		conn, err := u.client.link.get(ctx)
 		if err != nil {
 			return
 		}
@@ -360,22 +406,18 @@ func (u *outgoing) giveUp() {
 // step does one of the caller's steps in a goroutine of the link, so that it returns when ctx ends even if the network
 // has stalled a write. An error of a step is that of all that follow.
 func (u *outgoing) step(do func() error) error {
-	u.mu.Lock()
-	err := u.err
-	u.mu.Unlock()
-	if err != nil {
+	if err := u.check(); err != nil {
 		return err
 	}
-	u.link.begin()
-	defer u.link.end()
+	link := u.client.link
+	link.begin()
+	defer link.end()
 	done := make(chan error, 1)
-	if err = context.Cause(u.ctx); err == nil {
-		err = u.link.task(func() {
-			u.stepping.Lock()
-			defer u.stepping.Unlock()
-			done <- do()
-		})
-	}
+	err := link.task(func() {
+		u.stepping.Lock()
+		defer u.stepping.Unlock()
+		done <- do()
+	})
 	if err == nil {
 		select {
 		case err = <-done:
@@ -394,27 +436,36 @@ func (u *outgoing) give(s segment) error {
 	u.mu.Lock()
 	u.segments = append(u.segments, s)
 	u.mu.Unlock()
+	return u.again(func() error { return u.flow(false) })
+}
+
+// again does a part of a step until no cut stops it.
+func (u *outgoing) again(do func() error) error {
 	for {
-		if again, err := u.lost(u.flow()); !again {
+		err := do()
+		if errors.Is(err, wire.ErrEnded) { // the server has had enough, and said why
+			for err = nil; err == nil; {
+				_, err = u.call.Receive(u.ctx)
+			}
+			if err == io.EOF {
+				err = errUnasked
+			}
+		}
+		if err == nil || u.ctx.Err() != nil || u.conn == nil || !connectionLost(u.conn, err) {
 			return err
 		}
+		u.leave()
 	}
 }
 
-// commit ends the upload and waits for its result.
-func (u *outgoing) commit() (written env.Written, err error) {
-	for {
-		written, err = u.end()
-		if again, err := u.lost(err); !again {
-			return written, err
-		}
-	}
-}
+var errUnasked = fmt.Errorf("%w: the server has ended what was not committed", wire.Internal)
 
+// end commits, and waits for the result.
 func (u *outgoing) end() (written env.Written, err error) {
-	if err := u.flow(); err != nil {
+	if err := u.flow(true); err != nil {
 		return written, err
 	}
+	u.asked = true
 	if err := u.call.End(writeEnd{Commit: true}); err != nil {
 		return written, err
 	}
@@ -428,7 +479,7 @@ func (u *outgoing) end() (written env.Written, err error) {
 			continue
 		}
 		if err := json.Unmarshal(event.Data, &written); err != nil {
-			return written, fmt.Errorf("result of %s: %w", u.request.Method, err)
+			return written, fmt.Errorf("%w: result of %s: %w", wire.Internal, u.request.Method, err)
 		}
 		u.leave()
 		u.mu.Lock()
@@ -439,20 +490,6 @@ func (u *outgoing) end() (written env.Written, err error) {
 		u.segments = nil
 		return written, nil
 	}
-}
-
-// lost judges what stopped a step: after a cut it is to be done again.
-func (u *outgoing) lost(err error) (again bool, _ error) {
-	if errors.Is(err, wire.ErrEnded) { // the server has had enough, and said why
-		for err = nil; err == nil; {
-			_, err = u.call.Receive(u.ctx)
-		}
-	}
-	if err == nil || u.conn == nil || !connectionLost(u.conn, err) {
-		return false, err
-	}
-	u.leave()
-	return true, nil
 }
 
 // leave lets go of the current call.
@@ -466,8 +503,8 @@ func (u *outgoing) leave() {
 	}
 }
 
-// flow sends what the current call was not given yet.
-func (u *outgoing) flow() error {
+// flow sends what the current call was not given yet; all says that nothing comes behind it.
+func (u *outgoing) flow(all bool) error {
 	if u.call != nil && u.call.Conn().Err() != nil {
 		u.leave()
 	}
@@ -476,45 +513,65 @@ func (u *outgoing) flow() error {
 			return err
 		}
 	}
-	for {
-		s, more := u.next()
-		if !more {
-			return nil
-		}
+	for u.ctx.Err() == nil {
+		s, full := u.next(all)
 		var err error
-		if s.framed != nil {
+		switch {
+		case full:
+			var event wire.Event
+			if event, err = u.call.Receive(u.ctx); err == nil && event.Kind == wire.EndEvent {
+				err = errUnasked
+			}
+		case s.framed != nil:
 			err = u.call.SendFramed(u.ctx, s.framed)
-		} else {
+		case s.hole > 0:
 			err = u.call.Control(fileControl{Hole: s.hole})
+		default:
+			return nil
 		}
 		if err != nil {
 			return err
 		}
-		u.mu.Lock()
-		u.sent++
-		u.mu.Unlock()
+		if !full {
+			u.mu.Lock()
+			u.sent++
+			u.mu.Unlock()
+		}
 	}
+	return context.Cause(u.ctx)
 }
 
-// next is the first segment that the current call was not given.
-func (u *outgoing) next() (s segment, more bool) {
+// next is the first segment that the current call was not given. A hole at the end may grow until all is known. full
+// says that others have to be taken first.
+func (u *outgoing) next(all bool) (s segment, full bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.trim()
 	if u.sent == len(u.segments) {
 		return s, false
 	}
-	return u.segments[u.sent], true
+	s = u.segments[u.sent]
+	if s.framed == nil && u.sent == len(u.segments)-1 && !all {
+		return segment{}, false
+	}
+	return s, u.sent >= maxUntaken
 }
 
 // open makes a call; but for the first one it begins behind what the server holds.
 func (u *outgoing) open() error {
 	u.conn = nil
-	conn, err := u.link.get(u.ctx)
+	conn, err := u.client.link.get(u.ctx)
 	if err != nil { // for good
+		if u.asked && u.ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", env.ErrUnknownOutcome, err)
+		}
 		return err
 	}
 	u.conn = conn
+	if u.request.Op == 0 {
+		u.request.Op = u.client.operations.begin()
+		u.request.Acked = u.client.operations.acked()
+	}
 	call, err := conn.Open(u.request)
 	if err != nil {
 		return err
@@ -526,25 +583,17 @@ func (u *outgoing) open() error {
 		u.tried = true
 		return nil
 	}
-	event, err := call.Receive(u.ctx)
+	answer, err := reply(u.ctx, call, u.request, func(answer writing) bool { return answer.Held != nil })
 	if err != nil {
 		return err
 	}
-	answer := writing{-1}
-	if err := json.Unmarshal(event.Data, &answer); err != nil || answer.Held < 0 {
-		_, err := call.Receive(u.ctx) // the refusal
-		return err
-	}
-	return u.resume(answer.Held)
+	return u.resume(*answer.Held)
 }
 
 // resume lets go of what the server holds.
 func (u *outgoing) resume(held int64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if held < u.held {
-		return fmt.Errorf("%w: the server has lost %d bytes of what it held", wire.Internal, u.held-held)
-	}
 	for held > u.held && len(u.segments) > 0 {
 		s := u.segments[0]
 		n := min(held-u.held, s.size())
@@ -553,10 +602,14 @@ func (u *outgoing) resume(held int64) error {
 		case n == s.size():
 			u.segments = u.segments[1:]
 		case s.framed != nil:
-			u.segments[0] = newSegment(nil, s.framed[wire.HeaderSize+n:])
+			rest := s.framed[wire.HeaderSize+n:]
+			u.segments[0] = newSegment(make([]byte, wire.HeaderSize+len(rest)), rest)
 		default:
 			u.segments[0].hole -= n
 		}
+	}
+	if held != u.held {
+		return fmt.Errorf("%w: the server holds %d bytes of which it can hold %d", wire.Internal, held, u.held)
 	}
 	return nil
 }
@@ -583,18 +636,15 @@ func (u *outgoing) trim() {
 	}
 }
 
-// maxSpare is how many buffers are kept for the next bytes.
-const maxSpare = 8
-
-// buffer returns one that holds a frame of n bytes, or nil.
+// buffer returns one for a frame of n bytes.
 func (u *outgoing) buffer(n int) []byte {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	last := len(u.spare) - 1
 	if last < 0 || cap(u.spare[last]) < wire.HeaderSize+n {
-		return make([]byte, 0, wire.HeaderSize+n)
+		return make([]byte, wire.HeaderSize+n)
 	}
 	b := u.spare[last]
 	u.spare = u.spare[:last]
-	return b
+	return b[:wire.HeaderSize+n]
 }

@@ -28,6 +28,9 @@ func serveWatch(ctx context.Context, s *session, call *wire.Call) error {
 	if err := call.Params(&params); err != nil {
 		return err
 	}
+	if len(params.Within) > 0 { // to be ignored it is too important
+		return fmt.Errorf("%w: a watch that is confined", wire.Unsupported)
+	}
 	release, err := s.server.hold("watches")
 	if err != nil {
 		return err
@@ -70,6 +73,7 @@ type watchLine struct {
 // Watch implements [env.Watcher].
 func (c *Client) Watch(ctx context.Context, path pathuri.URI, options env.WatchOptions) (env.Watch, error) {
 	w := &remoteWatch{client: c, path: path, options: options}
+	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
@@ -81,6 +85,9 @@ type remoteWatch struct {
 	client  *Client
 	path    pathuri.URI
 	options env.WatchOptions
+	ctx     context.Context // ends with Close
+	cancel  context.CancelCauseFunc
+	current current
 	lines   lineReceiver
 	batch   []env.Change // that has not come whole
 	ready   []env.Change
@@ -92,35 +99,22 @@ func (w *remoteWatch) open(ctx context.Context) error {
 		Method: methodWatch,
 		Params: watchParams{place{Path: w.path}, w.options.Recursive},
 	}
-	call, err := do(ctx, w.client.link, request, func(ctx context.Context, conn *wire.Conn) (*wire.Call, error) {
-		call, err := conn.Open(request)
-		if err != nil {
-			return nil, err
-		}
-		for {
-			event, err := call.Receive(ctx)
-			var answer watching
-			if err == nil && event.Kind == wire.ReplyEvent {
-				err = json.Unmarshal(event.Data, &answer)
-			}
-			switch {
-			case err != nil:
-				call.Close() //nolint:errcheck // returns nil
-				return nil, err
-			case answer.Watching:
-				return call, nil
-			}
-			// A refusal follows.
-		}
-	})
-	w.lines = lineReceiver{call: call}
-	return err
+	begun, err := open(ctx, w.client.link, request, func(answer watching) bool { return answer.Watching })
+	if err != nil {
+		return err
+	}
+	w.current.set(begun.Call)
+	w.lines, w.batch = lineReceiver{call: begun.Call}, nil
+	return nil
 }
 
 // Changes implements [env.Watch].
 func (w *remoteWatch) Changes(ctx context.Context) iter.Seq2[[]env.Change, error] {
 	return func(yield func([]env.Change, error) bool) {
-		for {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })()
+		for w.ctx.Err() == nil {
 			if batch := w.ready; len(batch) > 0 {
 				w.ready = nil
 				if !yield(batch, nil) {
@@ -131,7 +125,7 @@ func (w *remoteWatch) Changes(ctx context.Context) iter.Seq2[[]env.Change, error
 			if w.over {
 				return
 			}
-			if err := w.receive(ctx); err != nil {
+			if err := w.receive(ctx); err != nil && w.ctx.Err() == nil {
 				w.over = ctx.Err() == nil
 				yield(nil, doing("watch", w.path, err))
 				return
@@ -139,6 +133,9 @@ func (w *remoteWatch) Changes(ctx context.Context) iter.Seq2[[]env.Change, error
 		}
 	}
 }
+
+// maxBatch is how many changes wait for the end of their batch. What is more is handed out before.
+const maxBatch = 1 << 16
 
 // receive takes what comes next.
 func (w *remoteWatch) receive(ctx context.Context) error {
@@ -149,21 +146,23 @@ func (w *remoteWatch) receive(ctx context.Context) error {
 		}
 		if change != (watchLine{}) {
 			w.batch = append(w.batch, env.Change(change))
-			return true, nil
 		}
-		w.ready, w.batch = append(w.ready, w.batch...), nil
+		if change == (watchLine{}) || len(w.batch) >= maxBatch {
+			w.ready, w.batch = append(w.ready, w.batch...), nil
+		}
+		w.over = w.over || change.Kind == env.Gone
 		return true, nil
 	})
-	call := w.lines.call
 	switch {
 	case err == nil:
-		w.over = !more
+		if w.over = w.over || !more; w.over {
+			w.ready, w.batch = append(w.ready, w.batch...), nil
+		}
 		return nil
-	case !connectionLost(call.Conn(), err):
+	case ctx.Err() != nil || !connectionLost(w.lines.call.Conn(), err):
 		return err
 	}
-	call.Close() //nolint:errcheck // returns nil
-	w.batch = nil
+	// The call stays the current one until there is another: who gives up meanwhile may come back.
 	if err := w.open(ctx); errors.Is(err, fs.ErrNotExist) {
 		w.ready, w.over = []env.Change{{Path: w.path, Kind: env.Gone}}, true
 		return nil
@@ -176,8 +175,7 @@ func (w *remoteWatch) receive(ctx context.Context) error {
 
 // Close implements [env.Watch].
 func (w *remoteWatch) Close() error {
-	if w.lines.call == nil {
-		return nil
-	}
-	return w.lines.call.Close()
+	w.cancel(fs.ErrClosed)
+	w.current.close()
+	return nil
 }
