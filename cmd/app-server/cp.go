@@ -106,6 +106,12 @@ func copyAll(ctx context.Context, environments *openEnvironments, args []string,
 		return fmt.Errorf("%w: %q is to receive files", env.ErrNotDirectory, args[last])
 	case err != nil && (target.asDirectory() && !options.recursive || last > 1):
 		return fmt.Errorf("%q is to receive files: %w", args[last], target.e.Explain(err))
+	case err != nil: // a directory that is mistyped is not to be made
+		if parent, ok := target.path.Parent(); ok {
+			if _, err := target.e.Stat(ctx, parent, true); err != nil {
+				return fmt.Errorf("%q: %w", args[last], target.e.Explain(err))
+			}
+		}
 	}
 	var failures []error
 	for _, text := range args[:last] {
