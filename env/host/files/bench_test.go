@@ -1,7 +1,9 @@
 package files
 
 import (
+	"io/fs"
 	"os"
+	"strconv"
 	"testing"
 
 	"waldo/env"
@@ -83,6 +85,20 @@ func BenchmarkSmallWrite(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkNewFile is a small file of a tree that is copied.
+func BenchmarkNewFile(b *testing.B) {
+	w := newWorld(b)
+	w.mkdir("a/b/c")
+	f, bits := w.Confined(w.uri(".")), fs.FileMode(0o644)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		path := w.uri("a/b/c/" + strconv.Itoa(i))
+		if _, err := write(f, b.Context(), path, "content", env.WriteOptions{Permissions: &bits, Unsynced: true}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -64,11 +64,14 @@ func (p place) replacement(old *os.File, st status) (*temporary, error) {
 	return temp, nil
 }
 
-// become gives the temporary the name of the place, for good.
-func (t *temporary) become(p place, exclusive bool) error {
+// become gives the temporary the name of the place, for good. fresh says that there was nothing a while ago, and that
+// the name can most likely be had in one step.
+func (t *temporary) become(p place, exclusive, fresh bool) error {
 	if t.at.name == "" {
-		if exclusive {
-			return t.link(p)
+		if exclusive || fresh {
+			if err := t.link(p); exclusive || !errors.Is(err, fs.ErrExist) {
+				return err
+			}
 		}
 		if err := t.name(); err != nil {
 			return err

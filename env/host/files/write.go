@@ -319,7 +319,7 @@ func (w *writer) commit() (status, error) {
 		}
 	}
 	if w.temp != nil {
-		if err := w.temp.become(w.at, w.options.Mode == env.Exclusive); err != nil {
+		if err := w.temp.become(w.at, w.options.Mode == env.Exclusive, w.old == nil); err != nil {
 			return status{}, err
 		}
 	}
@@ -335,7 +335,13 @@ func (w *writer) commit() (status, error) {
 func (w *writer) setPermissions() error {
 	switch {
 	case w.options.Permissions != nil:
-		return w.file.Chmod(*w.options.Permissions & permissionBits)
+		bits := *w.options.Permissions & permissionBits
+		if w.temp != nil && w.old == nil {
+			if st, err := fileStatus(w.file); err == nil && st.mode == bits {
+				return nil // made so
+			}
+		}
+		return w.file.Chmod(bits)
 	case w.temp != nil && w.old != nil:
 		if st, err := fileStatus(w.file); err == nil && st.mode == w.old.mode {
 			return nil // not every file system takes a mode
