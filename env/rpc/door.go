@@ -32,8 +32,8 @@ func (s *Server) OpenSession(origin Origin) (*Session, error) {
 // ID names the session.
 func (s *Session) ID() string { return s.session.id }
 
-// Done is closed when the session has ended.
-func (s *Session) Done() <-chan struct{} { return s.session.ctx.Done() }
+// AfterEnd has f called, in a goroutine of its own, once the session has ended.
+func (s *Session) AfterEnd(f func()) { context.AfterFunc(s.session.ctx, f) }
 
 // Take makes the caller's connection the one that speaks for the session, with this lease from when it is gone; 0 is the
 // server's default. The connection that did so before is fenced; Take returns when nothing is done for it any more.
