@@ -49,7 +49,7 @@ func AppendString[T ~string | ~[]byte](b []byte, s T) []byte {
 
 // AppendBase64 appends bytes as a JSON string in base64.
 func AppendBase64(b, data []byte) []byte {
-	b = slices.Grow(b, base64.StdEncoding.EncodedLen(len(data))+2)
+	b = slices.Grow(b, base64.StdEncoding.EncodedLen(len(data))+64) // and a little that follows
 	b = append(b, '"')
 	b = base64.StdEncoding.AppendEncode(b, data)
 	return append(b, '"')
