@@ -148,7 +148,7 @@ func copyOne(ctx context.Context, source, target resolved, options copyOptions, 
 	if target.isDirectory && !source.asContents() {
 		name, ok := source.path.Base()
 		if !ok {
-			return fmt.Errorf("%w: a file system's root has no name; copy what is in it with /.", env.ErrInvalid)
+			return fmt.Errorf("%w: a file system's root has no name; with /. behind it, what is in it is copied", env.ErrInvalid)
 		}
 		var err error
 		if to, err = target.path.JoinName(name); err != nil {

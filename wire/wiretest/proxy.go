@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -16,6 +17,7 @@ type Proxy struct {
 	listener net.Listener
 	target   string
 	tasks    sync.WaitGroup
+	carried  atomic.Int64
 
 	mu       sync.Mutex
 	delay    time.Duration
@@ -90,6 +92,9 @@ func (p *Proxy) Accepted() int {
 	defer p.mu.Unlock()
 	return p.accepted
 }
+
+// Carried is how many bytes have been delivered, both ways and of all connections.
+func (p *Proxy) Carried() int64 { return p.carried.Load() }
 
 // AwaitAccepted returns when n connections have come since the proxy was started, or when it is closed.
 func (p *Proxy) AwaitAccepted(n int) { p.await(func() bool { return p.accepted >= n }) }
@@ -255,7 +260,9 @@ func (l *link) carry(to, from *net.TCPConn) {
 			to.CloseWrite() //nolint:errcheck // it is closed altogether
 			continue
 		}
-		if _, err := to.Write(c.bytes); err != nil {
+		n, err := to.Write(c.bytes)
+		l.proxy.carried.Add(int64(n))
+		if err != nil {
 			l.close()
 			break
 		}

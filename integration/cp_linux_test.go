@@ -1,0 +1,183 @@
+package integration
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// away is how long every byte takes to the environment, and back.
+const away = 25 * time.Millisecond
+
+// sumOf is the sum of a file's content.
+func sumOf(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// sumOfTree is the sum of a tree's names, kinds, modes and contents.
+func sumOfTree(t *testing.T, root string) (sum string, files int) {
+	t.Helper()
+	hash := sha256.New()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		name, content := strings.TrimPrefix(path, root), ""
+		switch info.Mode().Type() {
+		case 0:
+			content = sumOf(t, path)
+			files++
+		case fs.ModeSymlink:
+			content, err = os.Readlink(path)
+		}
+		fmt.Fprintf(hash, "%q %v %q\n", name, info.Mode(), content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), files
+}
+
+// sources makes a tree as source code has it.
+func sources(t *testing.T, count int) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "tree")
+	for i := range count {
+		below := filepath.Join(root, fmt.Sprintf("package%d", i/400), fmt.Sprintf("part%d", i/20%20))
+		mode := fs.FileMode(0o644)
+		if i%20 == 0 {
+			mode = 0o755
+			if err := os.MkdirAll(below, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(fmt.Sprintf("file%d.go", i+1), filepath.Join(below, "link.go")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		line := fmt.Sprintf("// line of file %d\n", i)
+		if err := os.WriteFile(filepath.Join(below, fmt.Sprintf("file%d.go", i)), []byte(strings.Repeat(line, i%500)), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// finish waits for a command that was started, and wants it to succeed.
+func finish(t *testing.T, command *exec.Cmd) {
+	t.Helper()
+	if err := command.Wait(); err != nil {
+		t.Fatalf("%q: %v %s", command.Args, err, command.Stderr)
+	}
+}
+
+func TestCopyOfTreeFarAway(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	n.proxy.SetDelay(away)
+	const count = 2000
+	root := sources(t, count)
+	want, _ := sumOfTree(t, root)
+	there, back := filepath.Join(n.home, "there"), filepath.Join(n.home, "back")
+	for _, way := range []struct{ from, to, copy string }{{root + "/.", ":" + there, there}, {":" + there + "/.", back, back}} {
+		began := time.Now()
+		command := n.through("cp", "-r", way.from, way.to)
+		command.Stderr = &lockedBuffer{}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		finish(t, command)
+		t.Logf("%d files to %s in %v", count, way.to, time.Since(began))
+		if got, files := sumOfTree(t, way.copy); got != want || files != count {
+			t.Errorf("%s: %d files of %d, or others", way.to, files, count)
+		}
+		// One after another they would take a round trip each.
+		if took := time.Since(began); took > count*2*away/2 {
+			t.Errorf("it took %v", took)
+		}
+	}
+}
+
+// TestCopySurvivesTheNetwork: a large file comes through whole, and goes on after each cut instead of beginning anew.
+func TestCopySurvivesTheNetwork(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	n.proxy.SetDelay(away)
+	size := int64(256 << 20)
+	if withRace {
+		size = 64 << 20
+	}
+	path, want := noise(t, size)
+	there, back := filepath.Join(n.home, "there"), filepath.Join(n.home, "back")
+	for _, way := range []struct{ from, to, copy string }{{path, ":" + there, there}, {":" + there, back, back}} {
+		command := n.through("cp", way.from, way.to)
+		command.Stderr = &lockedBuffer{}
+		before := n.proxy.Carried()
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		const cuts = 10
+		again := time.NewTicker(time.Millisecond)
+		for cut, deadline := 1, time.After(4*storyPatience); cut <= cuts; {
+			// The next cut when its part has come, by a connection that was made after the last one.
+			if n.proxy.Open() > 0 && n.proxy.Carried()-before > size*int64(cut)/(cuts+2) {
+				n.proxy.Cut()
+				cut++
+				n.proxy.AwaitOpen(0)
+			}
+			select {
+			case <-again.C:
+			case <-deadline:
+				command.Process.Kill() //nolint:errcheck // so that Wait returns
+				command.Wait()         //nolint:errcheck // as above
+				t.Fatalf("%s: %d of %d bytes within %v; %s", way.to, n.proxy.Carried()-before, size, 4*storyPatience, command.Stderr)
+			}
+		}
+		again.Stop()
+		finish(t, command)
+		carried := n.proxy.Carried() - before
+		t.Logf("%s: %d connections, %.2f times the size", way.to, n.proxy.Accepted(), float64(carried)/float64(size))
+		if carried > size*3/2 {
+			t.Errorf("%s: %d bytes were carried for %d", way.to, carried, size)
+		}
+		if got := sumOf(t, way.copy); got != want {
+			t.Errorf("%s: sum %s, want %s", way.to, got, want)
+		}
+	}
+	if n.proxy.Accepted() < 20 {
+		t.Errorf("only %d connections: nothing was survived", n.proxy.Accepted())
+	}
+	for _, directory := range []string{n.home} {
+		entries, err := os.ReadDir(directory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			if strings.HasPrefix(entry.Name(), ".waldo-") {
+				t.Errorf("left behind: %s", entry.Name())
+			}
+		}
+	}
+}
