@@ -52,7 +52,7 @@ var layers = map[string]rule{
 
 	"wire/wiretest":       {level: 1, outside: []string{goleak, gocmp}, test: true},
 	"app/model/modeltest": {level: 1, outside: []string{gocmp}, test: true},
-	"wire/listen":         {level: 1, outside: []string{websocket, xsys}},
+	"wire/listen":         {level: 1, outside: []string{websocket, xsys, "github.com/golang-jwt/jwt/v5"}},
 	"wire/jsonrpc":        {level: 1, outside: []string{websocket}},
 	"sandbox":             {level: 1},
 	"snapshot":            {level: 1},

@@ -40,6 +40,7 @@ type settings struct {
 	logFormat string
 	logLevel  string
 	access    listen.Options
+	codex     codexAccess
 	host      host.Options
 }
 
@@ -73,6 +74,7 @@ directory, where clients of the same user on the same machine find it by themsel
 	f.StringVar(&s.access.TLSKey, "tls-key", "", "PEM file of its key")
 	f.StringVar(&s.access.ClientCA, "client-ca", "", "PEM file of authorities whose client certificates let in over TLS; without --token-file nothing else does")
 	f.StringArrayVar(&s.access.AllowOrigins, "allow-origin", nil, "value of the Origin header to let in; may be repeated")
+	s.codex.register(f)
 	f.StringVar(&s.access.StateDir, "state-dir", "", "directory of this server's own files (default $WALDO_HOME/exec-server, else ~/.waldo/exec-server)")
 	f.DurationVar(&s.maxLease, "max-lease", defaultMaxLease, "the longest that processes may outlive their client's connection")
 	f.DurationVar(&s.exitIdle, "exit-idle", 0, "end after this time without a client and without a process (0: never)")
@@ -131,6 +133,9 @@ func (s *settings) serve(ctx context.Context) error {
 		return err
 	}
 	s.access.Log = log
+	if err := s.codex.apply(&s.access, stdio, log); err != nil {
+		return err
+	}
 	if stdio && !s.oneShot && daemonsWork {
 		return join(ctx, s.access.StateDir, os.Stdin, os.Stdout)
 	}

@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,41 +64,90 @@ type refusal struct{ why error }
 // Check refuses.
 func (r refusal) Check(string) error { return r.why }
 
-// maxTokenFile bounds what is read of a token file.
+// TokenFileAuth is the Auth of the token in a file, which has to be there. It may be open to others, as files are that
+// an orchestrator mounts; the log gets a warning then.
+func TokenFileAuth(path string, log *slog.Logger) (Auth, error) {
+	token, open, err := readSecret(path)
+	if err == nil {
+		err = checkWord(token, path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("token file: %w", err)
+	}
+	warnOpen(log, "the token file is open to others", path, open)
+	return newTokenAuth(token), nil
+}
+
+// TokenSumAuth is the Auth of a token of which only the SHA-256 is known, in hexadecimal digits. A token that people
+// can guess is not safe that way: the sum can be tried out by whoever sees it.
+func TokenSumAuth(sum string) (Auth, error) {
+	var a tokenAuth
+	if n, err := hex.Decode(a[:], []byte(sum)[:min(len(sum), 2*len(a))]); err != nil || n != len(a) || len(sum) != 2*len(a) {
+		return nil, fmt.Errorf("the SHA-256 of a token is %d hexadecimal digits", 2*len(a))
+	}
+	return a, nil
+}
+
+func warnOpen(log *slog.Logger, message, path string, open error) {
+	if open != nil && log != nil {
+		log.Warn(message, "path", path, "reason", open)
+	}
+}
+
+// maxTokenFile bounds what is read of a file that holds a token or a secret.
 const maxTokenFile = 4096
 
-// readToken reads a token file: the token, and blanks around it.
+// readToken reads a token file, which must be this user's alone: the token, and blanks around it.
 func readToken(path string) (string, error) {
+	token, open, err := readSecret(path)
+	if err == nil {
+		err = checkWord(token, path)
+	}
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("token file: %w", err)
+	case open != nil:
+		return "", fmt.Errorf("token file %s %w", path, open)
+	}
+	return token, nil
+}
+
+// readSecret reads a file with a secret, and blanks around it. open says why the file is not this user's alone.
+func readSecret(path string) (secret string, open, err error) {
 	// Neither a FIFO nor a device may make us wait.
 	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
-		return "", fmt.Errorf("token file: %w", err)
+		return "", nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return "", fmt.Errorf("token file: %w", err)
+		return "", nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("token file %s is not a regular file", path)
+		return "", nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	if err := checkPrivate(info); err != nil {
-		return "", fmt.Errorf("token file %s %w", path, err)
-	}
+	open = checkPrivate(info)
 	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
 	if err != nil {
-		return "", fmt.Errorf("token file: %w", err)
+		return "", nil, err
 	}
-	token := strings.TrimSpace(string(text))
+	secret = strings.TrimSpace(string(text))
 	switch {
 	case len(text) > maxTokenFile:
-		return "", fmt.Errorf("token file %s is over %d bytes long", path, maxTokenFile)
-	case token == "":
-		return "", fmt.Errorf("token file %s is empty", path)
-	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", fmt.Errorf("token file %s holds more than one line or word, or what is not ASCII", path)
+		return "", nil, fmt.Errorf("%s is over %d bytes long", path, maxTokenFile)
+	case secret == "":
+		return "", nil, fmt.Errorf("%s is empty", path)
 	}
-	return token, nil
+	return secret, open, nil
+}
+
+// checkWord says why a secret cannot be the token of an HTTP header.
+func checkWord(secret, path string) error {
+	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("%s holds more than one line or word, or what is not ASCII", path)
+	}
+	return nil
 }
 
 // ensureToken reads a token file and makes it, with a token of 32 random bytes, if it is not there.

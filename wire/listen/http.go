@@ -214,7 +214,11 @@ func (l *Listener) handler(d Doors) http.Handler {
 			}
 			return
 		}
-		if err := c.peer.Authenticate(bearer(r.Header.Values("Authorization"))); err != nil {
+		token := bearer(r.Header.Values("Authorization"))
+		if err := c.peer.Authenticate(token); err != nil {
+			if token == "" && r.URL.RawQuery != "" {
+				err = fmt.Errorf("%w; it goes into the Authorization header, as Bearer TOKEN, and never into a URL, which others log", err)
+			}
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(http.StatusUnauthorized, err.Error())
 			return
