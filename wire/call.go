@@ -48,6 +48,7 @@ type Call struct {
 	came, used, told counter
 	toldCredit       int64
 	flush            *time.Timer // tells the rest
+	telling          bool        // flush fires at once
 }
 
 // counter counts DATA of one direction: payload bytes and frames.
@@ -553,13 +554,17 @@ func (c *Call) Took(event Event) {
 	c.used.frames++
 	// The first one tells a peer that knows of a small credit only, that there is more.
 	tell := c.toldCredit < c.grant() || c.used.cost(c.told) >= c.grant()/4
-	if !tell && c.flush == nil && !c.endRead && !c.discarded {
+	// At once is not here: a write that the network has stalled must not hold up who takes.
+	switch {
+	case c.endRead || c.discarded:
+	case tell && !c.telling:
+		c.stopFlush()
+		c.telling = true
+		c.flush = time.AfterFunc(0, c.Flush)
+	case c.flush == nil:
 		c.flush = time.AfterFunc(ackWithin, c.Flush)
 	}
 	c.mu.Unlock()
-	if tell {
-		c.Flush()
-	}
 }
 
 // Flush tells the peer at once what has been taken.
@@ -569,6 +574,7 @@ func (c *Call) Flush() {
 	defer c.stream.wmu.Unlock()
 	c.mu.Lock()
 	c.stopFlush()
+	c.telling = false
 	tell := c.used != c.told && !c.endRead && c.cut == nil && !c.endSent
 	a := ack{Offset: c.used.bytes, Frames: c.used.frames, Credit: c.grant()}
 	c.told, c.toldCredit = c.used, a.Credit

@@ -128,6 +128,14 @@ func (f *fake) Stat(ctx context.Context, _ pathuri.URI, _ bool) (env.FileInfo, e
 	return env.FileInfo{Size: 5}, nil
 }
 
+// Sync waits whatever its context says.
+func (f *fake) Sync(context.Context, pathuri.URI) error {
+	if f.block != nil {
+		<-f.block
+	}
+	return nil
+}
+
 func (f *fake) Close() error { return nil }
 
 type fakeAttachment struct {

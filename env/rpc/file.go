@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -28,8 +29,24 @@ func (f *files) Within(root pathuri.URI) env.Files {
 
 // place is where a file call works; it is a part of every file method's parameters.
 type place struct {
-	Within []pathuri.URI `json:"within,omitempty"` // see [env.Files], one inside the other
-	Path   pathuri.URI   `json:"path"`
+	Within roots       `json:"within,omitempty"` // see [env.Files], one inside the other
+	Path   pathuri.URI `json:"path"`
+}
+
+// maxRoots is how many directories may confine a call: each is looked at.
+const maxRoots = 64
+
+type roots []pathuri.URI
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (r *roots) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, (*[]pathuri.URI)(r)); err != nil {
+		return err
+	}
+	if len(*r) > maxRoots {
+		return fmt.Errorf("within %d directories: %d are the most", len(*r), maxRoots)
+	}
+	return nil
 }
 
 func (f *files) at(path pathuri.URI) place { return place{f.within, path} }

@@ -57,7 +57,7 @@ func TestWrongParams(t *testing.T) {
 		"process.attach":    {`{"id":7}`, `[]`, `{"id":"p","from":"x"}`, `{"id":"p","from":1e30}`},
 		"process.signal":    {`{"id":"p","signal":7,"op":1}`, `[]`},
 		"process.terminate": {`{"id":"p","grace":"x"}`, `[]`},
-		"stat":              {`{"path":"file:///x%00"}`, `{"path":"/x"}`, `{"path":""}`, `[]`},
+		"file.stat":         {`{"path":"file:///x%00"}`, `{"path":"/x"}`, `{"path":""}`, `[]`},
 		"dial":              {`{"network":1}`, `[]`},
 	} {
 		for _, params := range list {
