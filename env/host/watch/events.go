@@ -62,7 +62,7 @@ func newEvents(w *watch) *events { return &events{watch: w} }
 
 // arm begins to look. What it began is undone when it fails.
 func (e *events) arm(ctx context.Context) (err error) {
-	if e.source, err = newSource(); err != nil {
+	if e.source, err = e.watcher.kernel.newSource(); err != nil {
 		return err
 	}
 	defer func() {
@@ -132,7 +132,7 @@ func (e *events) run() error {
 				later.Stop()
 			}
 			return context.Cause(ctx)
-		case event, ok := <-e.source.Events:
+		case event, ok := <-e.source.events():
 			if !ok {
 				return fmt.Errorf("the kernel's queue of events was closed")
 			}
@@ -323,14 +323,14 @@ func (e *events) follow() error {
 		}
 		for dir := range e.signposts {
 			if _, ok := wanted[dir]; !ok {
-				e.source.Remove(dir) //nolint:errcheck // it may be gone
+				e.source.remove(dir)
 			}
 		}
 		for dir := range wanted {
 			if _, ok := e.signposts[dir]; ok {
 				continue
 			}
-			switch err := e.source.Add(dir); {
+			switch err := e.source.add(dir); {
 			case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 			case errors.Is(err, fs.ErrPermission):
 				// It can be passed and not be read. Of a directory's way nothing else need be known; the file
@@ -402,7 +402,7 @@ func (e *events) addDirectory(path string, tell bool, below []string) ([]string,
 	if old := e.dirs[path]; old != nil {
 		e.drop(old)
 	}
-	if err := e.source.Add(path); err != nil {
+	if err := e.source.add(path); err != nil {
 		return below, e.unseen(path, err)
 	}
 	delete(e.refused, path)
@@ -494,7 +494,7 @@ func (e *events) drop(d *directory) {
 	for len(stack) > 0 {
 		next := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		e.source.Remove(next.path) //nolint:errcheck // the kernel may have dropped it
+		e.source.remove(next.path)
 		delete(e.dirs, next.path)
 		if e.byIdentity[next.id] == next {
 			delete(e.byIdentity, next.id)

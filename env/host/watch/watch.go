@@ -32,8 +32,8 @@ import (
 
 // Options bound the watches of a machine.
 type Options struct {
-	// Limit is how many watches there may be at a time; 0 is 64. Linux counts each as one of the user's inotify
-	// instances, of which there are 128 by default.
+	// Limit is how many watches there may be at a time; 0 is 1024. The kernel has limits of its own: on Linux of
+	// directories, elsewhere of files.
 	Limit int
 	// Poll is for machines, and tests, where events cannot be trusted: every path is looked at every so often, Poll
 	// apart at first. 0: that is done only where there are no events, every second at first.
@@ -44,6 +44,7 @@ type Options struct {
 type Watcher struct {
 	options Options
 	mounts  *mounts
+	kernel  kernel
 
 	mu      sync.Mutex
 	watches map[*watch]struct{}
@@ -54,7 +55,7 @@ var _ env.Watcher = (*Watcher)(nil)
 
 // New returns a Watcher. Close ends all its watches.
 func New(o Options) *Watcher {
-	o.Limit = cmp.Or(o.Limit, 64)
+	o.Limit = cmp.Or(o.Limit, 1024)
 	w := &Watcher{options: o, watches: map[*watch]struct{}{}}
 	w.mounts = &mounts{changed: w.remounted}
 	return w

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,8 +32,10 @@ type observer struct {
 	root  string
 	watch env.Watch
 	next  func() ([]env.Change, error, bool)
-	syncs int
 }
+
+// syncs counts the files that were made for observers, which may look at the same directory.
+var syncs atomic.Int64
 
 func newWatcher(t *testing.T, o Options) *Watcher {
 	w := New(o)
@@ -106,8 +109,7 @@ func cmpOr(a, b string) string {
 // sync returns all that was told before a file that is made now. each, unless nil, is called with each batch.
 func (o *observer) sync(each func([]string)) (told []string) {
 	o.t.Helper()
-	o.syncs++
-	name := fmt.Sprint(".sync", o.syncs)
+	name := fmt.Sprint(".sync", syncs.Add(1))
 	write(o.t, filepath.Join(o.root, name), "")
 	for {
 		batch := o.batch()
@@ -630,10 +632,40 @@ func TestMassChange(t *testing.T) {
 func TestRandomTree(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "r")
 	mkdir(t, root)
-	o := observe(t, newWatcher(t, Options{}), root, env.WatchOptions{Recursive: true})
-	m := newMirror(t, root)
 	outside := t.TempDir()
-	for round := range 8 {
+	// One watch alone and, which share what the kernel tells, it and more: of the same tree by another name, and of
+	// one that directories come from and go to.
+	t.Run("alone", func(t *testing.T) { testRandomTree(t, root, outside, false, 8) })
+	t.Run("shared", func(t *testing.T) { testRandomTree(t, root, outside, true, 3) })
+}
+
+func testRandomTree(t *testing.T, root, outside string, others bool, rounds int) {
+	type pair struct {
+		*observer
+		*mirror
+	}
+	w := newWatcher(t, Options{})
+	pairs := []pair{{observe(t, w, root, env.WatchOptions{Recursive: true}), newMirror(t, root)}}
+	if others {
+		link := filepath.Join(t.TempDir(), "l")
+		must(t, os.Symlink(filepath.Dir(root), link))
+		for _, path := range []string{filepath.Join(link, filepath.Base(root)), outside} {
+			pairs = append(pairs, pair{observe(t, w, path, env.WatchOptions{Recursive: true}), newMirror(t, path)})
+		}
+	}
+	m := pairs[0].mirror
+	check := func() (told []string) {
+		t.Helper()
+		for i, p := range pairs {
+			lines := p.sync(p.tell)
+			p.check()
+			if i == 0 {
+				told = lines
+			}
+		}
+		return told
+	}
+	for round := range rounds {
 		var hands sync.WaitGroup
 		for hand := range 3 {
 			random := rand.New(rand.NewPCG(uint64(round), uint64(hand)))
@@ -670,16 +702,14 @@ func TestRandomTree(t *testing.T) {
 			})
 		}
 		hands.Wait()
-		o.sync(m.tell)
-		m.check()
+		check()
 		// It is still watched everywhere: a new file in each directory is told.
 		for path := range m.files {
 			if info, err := os.Lstat(path); err == nil && info.IsDir() {
 				write(t, path+"/probe", "")
 			}
 		}
-		told := o.sync(m.tell)
-		m.check()
+		told := check()
 		if slices.Contains(told, "rescan .") {
 			t.Errorf("round %d: the kernel's queue was lost", round)
 		}
@@ -688,7 +718,7 @@ func TestRandomTree(t *testing.T) {
 				os.Remove(path)
 			}
 		}
-		o.sync(m.tell)
+		check()
 	}
 }
 
@@ -733,6 +763,56 @@ func holdEvents(t *testing.T, w *Watcher) (release func()) {
 	}
 	t.Fatal("there is no watch")
 	return nil
+}
+
+// Watches share what the kernel tells: each is told in its own words, also when another one ends; and nothing that
+// happened before it began, even if the kernel has not said it yet.
+func TestShared(t *testing.T) {
+	root := t.TempDir()
+	mkdir(t, root+"/sub")
+	link := filepath.Join(t.TempDir(), "l")
+	must(t, os.Symlink(root, link))
+	w := newWatcher(t, Options{})
+	all := []*observer{
+		observe(t, w, root, env.WatchOptions{Recursive: true}),
+		observe(t, w, link, env.WatchOptions{Recursive: true}),
+		observe(t, w, root+"/sub", env.WatchOptions{}),
+		observe(t, w, link+"/sub", env.WatchOptions{}),
+	}
+	await := func(o *observer, line string) {
+		t.Helper()
+		for !slices.Contains(o.batch(), line) {
+		}
+	}
+	write(t, root+"/sub/x", "")
+	for i, o := range all {
+		await(o, []string{"created sub/x", "created sub/x", "created x", "created x"}[i])
+	}
+	must(t, all[2].watch.Close())
+	must(t, all[0].watch.Close())
+	write(t, root+"/sub/y", "")
+	await(all[1], "created sub/y")
+	await(all[3], "created y")
+	must(t, os.Rename(root+"/sub", root+"/moved"))
+	await(all[3], "gone .")
+	write(t, root+"/moved/z", "")
+	await(all[1], "created moved/z")
+
+	i := w.kernel.instance
+	late, err := w.kernel.newSource()
+	must(t, err)
+	defer late.close()
+	i.mu.Lock() // nothing is read
+	mkdir(t, root+"/before")
+	wd, err := unix.InotifyAddWatch(i.fd, root, interest)
+	must(t, err)
+	i.enter(late, root, int32(wd))
+	mkdir(t, root+"/after")
+	i.mu.Unlock()
+	if event := <-late.events(); event.Name != root+"/after" {
+		t.Errorf("told %v", event)
+	}
+	await(all[1], "created after")
 }
 
 // A directory that could not be read is watched once it can be.
@@ -922,15 +1002,22 @@ func helper(role string) {
 		if told == 0 {
 			fail("what was seen before is not told")
 		}
-	case "instances":
-		limit("max_inotify_instances", 3)
-		for i := 0; err == nil; i++ {
-			if i > 3 {
-				fail("no limit")
+	case "instances": // one is enough, and given back
+		for range 2 {
+			limit("max_inotify_instances", 1)
+			watches := make([]env.Watch, 200)
+			for i := range watches {
+				if watches[i], err = w.Watch(context.Background(), uri, env.WatchOptions{Recursive: true}); err != nil {
+					fail("watch %d: %v", i, err)
+				}
 			}
-			_, err = w.Watch(context.Background(), uri, env.WatchOptions{})
+			for _, one := range watches {
+				one.Close()
+			}
 		}
-		check(err, "max_inotify_instances is 3", "sysctl -w user.max_inotify_instances=", root)
+		limit("max_inotify_instances", 0)
+		_, err = w.Watch(context.Background(), uri, env.WatchOptions{})
+		check(err, "max_inotify_instances is 0", "sysctl -w user.max_inotify_instances=", root)
 	}
 	w.Close()
 }

@@ -1,3 +1,5 @@
+//go:build !linux
+
 package watch
 
 import (
@@ -11,16 +13,18 @@ import (
 	"waldo/env"
 )
 
-// A source is one of the kernel's queues of events. Its events are taken unbuffered by one goroutine, so that at
-// most one event can have been read before a watch was removed and be seen after.
+// kernel is where sources come from.
+type kernel struct{}
+
+// A source is one of the kernel's queues of events. They are taken unbuffered by one goroutine, so that at most one
+// event can have been read before a directory was removed and be seen after.
 type source struct {
 	*fsnotify.Watcher
-	// lost holds something once events may have been lost.
 	lost   chan struct{}
 	drains sync.WaitGroup
 }
 
-func newSource() (*source, error) {
+func (*kernel) newSource() (*source, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		if errors.Is(err, syscall.EMFILE) {
@@ -42,6 +46,14 @@ func newSource() (*source, error) {
 		}
 	})
 	return s, nil
+}
+
+func (s *source) events() <-chan fsnotify.Event { return s.Events }
+
+func (s *source) add(path string) error { return s.Add(path) }
+
+func (s *source) remove(path string) {
+	s.Remove(path) //nolint:errcheck // the kernel may have dropped it
 }
 
 // close ends the source. It returns when the kernel has let go of the watches.
