@@ -44,6 +44,7 @@ type Server struct {
 	tasks  sync.WaitGroup
 
 	handles atomic.Int64 // see hold
+	stats   stats
 	working atomic.Int64 // operations that are being done
 
 	mu          sync.Mutex

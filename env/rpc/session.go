@@ -60,6 +60,7 @@ func (p *peer) serve(ctx context.Context, call *wire.Call) error {
 		return fmt.Errorf("%w: unknown method %q", wire.Unsupported, call.Method())
 	}
 	err := serve(ctx, p.session, call)
+	p.server.CountCall(NativeDoor, call.Method(), outcome(err))
 	p.server.options.Log.Debug("call", "method", call.Method(), "session", p.session.id, "error", err)
 	return err
 }
@@ -150,6 +151,7 @@ func (s *session) take(conn connection, alone chan struct{}, lease time.Duration
 		close(alone)
 	})
 	s.conn, s.lease = conn, lease
+	s.server.stats.taken(conn, before != nil)
 	s.stopTimer()
 }
 
