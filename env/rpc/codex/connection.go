@@ -70,10 +70,13 @@ func (c *connection) Handle(_ context.Context, r *jsonrpc.Request) error {
 	if !known {
 		return c.peer.ReplyError(r.ID, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", r.Method))
 	}
-	err := c.admit(m.family)
+	params, err := m.decode(r.Params)
+	if err == nil {
+		err = c.admit(m.family)
+	}
 	var run call
 	if err == nil {
-		run, err = m.prepare(c, r.Params)
+		run, err = m.prepare(c, params)
 	}
 	if err == nil {
 		err = c.begin(r.ID, run)

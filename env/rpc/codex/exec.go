@@ -84,11 +84,7 @@ type startResult struct {
 }
 
 // prepareStart takes the id in the order of the calls, so that what comes behind is about this process.
-func prepareStart(c *connection, raw json.RawMessage) (call, error) {
-	var params startParams
-	if err := decode(raw, &params); err != nil {
-		return call{}, err
-	}
+func prepareStart(c *connection, params *startParams) (call, error) {
 	if err := params.check(); err != nil {
 		return call{}, err
 	}
@@ -99,14 +95,14 @@ func prepareStart(c *connection, raw json.RawMessage) (call, error) {
 		return call{}, err
 	}
 	s := c.session
-	p, err := s.reserve(&params)
+	p, err := s.reserve(params)
 	if err != nil {
 		return call{}, err
 	}
 	var a env.Process
 	return call{
 		do: func(ctx context.Context) (any, error) {
-			a, err = p.start(ctx, c.door.command(s, &params))
+			a, err = p.start(ctx, c.door.command(s, params))
 			if err != nil {
 				return nil, err
 			}
@@ -262,11 +258,7 @@ type writeResult struct {
 }
 
 // prepareWrite queues the input in the order of the calls.
-func prepareWrite(c *connection, raw json.RawMessage) (call, error) {
-	var params writeParams
-	if err := decode(raw, &params); err != nil {
-		return call{}, err
-	}
+func prepareWrite(c *connection, params *writeParams) (call, error) {
 	if params.WriteID == "" {
 		return call{}, invalidParams("writeId must not be empty")
 	}

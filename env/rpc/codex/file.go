@@ -321,8 +321,8 @@ func copyFile(ctx context.Context, c *connection, params *copyParams) (any, erro
 	case !directory && !source.Mode.IsRegular() && source.Mode&fs.ModeSymlink == 0:
 		return nil, invalidRequest("fs/copy only supports regular files, directories, and symlinks")
 	}
-	// A file takes the place of one that is there; directories are not merged, links not replaced.
-	options := env.CopyOptions{Recursive: directory, Exclusive: !source.Mode.IsRegular()}
+	// A file takes the place of one that is there, a directory is merged into one that is there, a link replaces nothing.
+	options := env.CopyOptions{Recursive: directory, Exclusive: source.Mode&fs.ModeSymlink != 0}
 	err = files.Copy(ctx, params.SourcePath.URI, params.DestinationPath.URI, options)
 	switch {
 	case errors.Is(err, env.ErrNotRegular) && directory: // all else was copied

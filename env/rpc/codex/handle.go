@@ -2,7 +2,6 @@ package codex
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 
@@ -95,10 +94,9 @@ type handleParams struct {
 	HandleID string `json:"handleId"`
 }
 
-func prepareOpen(c *connection, raw json.RawMessage) (call, error) {
-	var params openParams
-	err := decode(raw, &params)
-	if err == nil && params.Mode != "" {
+func prepareOpen(c *connection, params *openParams) (call, error) {
+	var err error
+	if params.Mode != "" {
 		err = oneOf("mode", params.Mode, "read", "replace")
 	}
 	if err == nil && len(params.HandleID) > maxHandleID {
@@ -134,7 +132,13 @@ func prepareOpen(c *connection, raw json.RawMessage) (call, error) {
 	run := h.ordered(func(ctx context.Context) (any, error) {
 		if err := h.open(ctx); err != nil {
 			h.end(err)
-			return nil, notAFile(err, params.Path)
+			if write && errors.Is(err, env.ErrNotRegular) {
+				return nil, internal("No such device or address (os error 6)")
+			}
+			if !write {
+				err = notAFile(err, params.Path)
+			}
+			return nil, err
 		}
 		return handleParams{h.id}, nil
 	})
@@ -226,11 +230,7 @@ func (r block) AppendJSON(b []byte) []byte {
 	return append(b, `,"eof":false}`...)
 }
 
-func prepareReadBlock(c *connection, raw json.RawMessage) (call, error) {
-	var params readBlockParams
-	if err := decode(raw, &params); err != nil {
-		return call{}, err
-	}
+func prepareReadBlock(c *connection, params *readBlockParams) (call, error) {
 	if params.Len < 1 || params.Len > maxBlock {
 		return call{}, invalidRequest("file read block length must be between 1 and %d", maxBlock)
 	}
@@ -298,11 +298,7 @@ type writeBlockParams struct {
 	Chunk    []byte `json:"chunk"`
 }
 
-func prepareWriteBlock(c *connection, raw json.RawMessage) (call, error) {
-	var params writeBlockParams
-	if err := decode(raw, &params); err != nil {
-		return call{}, err
-	}
+func prepareWriteBlock(c *connection, params *writeBlockParams) (call, error) {
 	size := uint64(len(params.Chunk))
 	if size < 1 || size > maxBlock {
 		return call{}, invalidRequest("file write block length must be between 1 and %d", maxBlock)
@@ -311,6 +307,9 @@ func prepareWriteBlock(c *connection, raw json.RawMessage) (call, error) {
 		return call{}, invalidRequest("file write range exceeds the signed 64-bit file offset limit")
 	}
 	return c.onHandle(params.HandleID, func(_ context.Context, h *handle) (any, error) {
+		if !h.write {
+			return nil, internal("Bad file descriptor (os error 9)")
+		}
 		if err := h.writeBlock(int64(params.Offset), params.Chunk); err != nil {
 			h.end(err)
 			return nil, err
@@ -321,9 +320,6 @@ func prepareWriteBlock(c *connection, raw json.RawMessage) (call, error) {
 
 // writeBlock writes at an offset; one block after another is one stream.
 func (h *handle) writeBlock(offset int64, data []byte) error {
-	if !h.write {
-		return internal("Bad file descriptor (os error 9)")
-	}
 	if h.writer == nil || offset != h.at {
 		if err := h.closeFile(); err != nil {
 			return err
@@ -343,11 +339,7 @@ func (h *handle) writeBlock(offset int64, data []byte) error {
 	return nil
 }
 
-func prepareClose(c *connection, raw json.RawMessage) (call, error) {
-	var params handleParams
-	if err := decode(raw, &params); err != nil {
-		return call{}, err
-	}
+func prepareClose(c *connection, params *handleParams) (call, error) {
 	run, err := c.onHandle(params.HandleID, func(_ context.Context, h *handle) (any, error) {
 		c.mu.Lock()
 		if c.handles[h.id] == h {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,14 +25,14 @@ const (
 )
 
 type httpParams struct {
-	Method         string        `json:"method"`
-	URL            string        `json:"url"`
-	RequestID      string        `json:"requestId"`
-	Headers        *[]httpHeader `json:"headers"`
-	BodyBase64     *string       `json:"bodyBase64"`
-	TimeoutMS      *uint64       `json:"timeoutMs"`
-	RedirectPolicy *string       `json:"redirectPolicy"`
-	StreamResponse *bool         `json:"streamResponse"`
+	Method         string       `json:"method"`
+	URL            string       `json:"url"`
+	RequestID      string       `json:"requestId"`
+	Headers        []httpHeader `json:"headers,omitempty"`
+	BodyBase64     *string      `json:"bodyBase64"`
+	TimeoutMS      *uint64      `json:"timeoutMs"`
+	RedirectPolicy *string      `json:"redirectPolicy"`
+	StreamResponse bool         `json:"streamResponse,omitempty"`
 }
 
 type httpHeader struct {
@@ -72,7 +71,13 @@ func (c *connection) web() *http.Transport {
 
 // request makes the request that params ask for.
 func (c *connection) request(params *httpParams) (*http.Request, error) {
-	target, err := url.Parse(params.URL)
+	text := params.URL
+	for _, scheme := range []string{"http:", "https:"} { // as browsers take it: any number of slashes
+		if rest, ok := strings.CutPrefix(text, scheme); ok {
+			text = scheme + "//" + strings.TrimLeft(rest, "/")
+		}
+	}
+	target, err := url.Parse(text)
 	switch {
 	case err != nil:
 		return nil, invalidParams("http/request url is invalid: %v", err)
@@ -98,25 +103,23 @@ func (c *connection) request(params *httpParams) (*http.Request, error) {
 		}
 		body = bytes.NewReader(data)
 	}
-	r, err := http.NewRequest(params.Method, params.URL, body) //nolint:noctx // the call's own comes later
+	r, err := http.NewRequest(params.Method, text, body) //nolint:noctx // the call's own comes later
 	if err != nil {
 		return nil, invalidParams("http/request url is invalid: %v", err)
 	}
 	r.Header = http.Header{"Accept": {"*/*"}, "User-Agent": {""}}
-	if params.Headers != nil {
-		given := make(http.Header)
-		for _, header := range *params.Headers {
-			value, err := c.headerValue(header)
-			if err != nil {
-				return nil, err
-			}
-			given.Add(header.Name, value)
-			if strings.EqualFold(header.Name, "Host") {
-				r.Host = value
-			}
+	given := make(http.Header)
+	for _, header := range params.Headers {
+		value, err := c.headerValue(header)
+		if err != nil {
+			return nil, err
 		}
-		maps.Copy(r.Header, given)
+		given.Add(header.Name, value)
+		if strings.EqualFold(header.Name, "Host") {
+			r.Host = value
+		}
 	}
+	maps.Copy(r.Header, given)
 	return r, nil
 }
 
@@ -155,16 +158,12 @@ func isToken(text string) bool {
 }
 
 // prepareHTTP takes the request's id, if its answer is to be streamed, in the order of the calls.
-func prepareHTTP(c *connection, raw json.RawMessage) (call, error) {
-	var params httpParams
-	if err := decode(raw, &params); err != nil {
-		return call{}, err
-	}
-	request, err := c.request(&params)
+func prepareHTTP(c *connection, params *httpParams) (call, error) {
+	request, err := c.request(params)
 	if err != nil {
 		return call{}, err
 	}
-	stream := yesIf(params.StreamResponse)
+	stream := params.StreamResponse
 	free := func() {}
 	if stream {
 		c.mu.Lock()

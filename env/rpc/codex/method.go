@@ -23,7 +23,8 @@ func (c call) refused() {
 // method says how a request is served. prepare is called in the order of the requests and must not wait.
 type method struct {
 	family  string // as errors name it
-	prepare func(c *connection, params json.RawMessage) (call, error)
+	decode  func(params json.RawMessage) (any, error)
+	prepare func(c *connection, params any) (call, error)
 }
 
 const (
@@ -34,31 +35,31 @@ const (
 
 // methods are those that are offered; initialize is apart.
 var methods = map[string]method{
-	"environment/info":   {"environment info", unit(environmentInfoOf)},
-	"environment/status": {"environment status", unit(environmentStatus)},
+	"environment/info":   unit("environment info", environmentInfoOf),
+	"environment/status": unit("environment status", environmentStatus),
 
-	"process/start":     {processFamily, prepareStart},
-	"process/read":      {processFamily, simple(readProcess)},
-	"process/write":     {processFamily, prepareWrite},
-	"process/signal":    {processFamily, simple(signalProcess)},
-	"process/terminate": {processFamily, simple(terminateProcess)},
+	"process/start":     ordered(processFamily, prepareStart),
+	"process/read":      simple(processFamily, readProcess),
+	"process/write":     ordered(processFamily, prepareWrite),
+	"process/signal":    simple(processFamily, signalProcess),
+	"process/terminate": simple(processFamily, terminateProcess),
 
-	"fs/readFile":        {fileFamily, simple(readFile)},
-	"fs/writeFile":       {fileFamily, simple(writeFile)},
-	"fs/createDirectory": {fileFamily, simple(createDirectory)},
-	"fs/getMetadata":     {fileFamily, simple(getMetadata)},
-	"fs/canonicalize":    {fileFamily, simple(canonicalize)},
-	"fs/readDirectory":   {fileFamily, simple(readDirectory)},
-	"fs/walk":            {fileFamily, simple(walk)},
-	"fs/remove":          {fileFamily, simple(remove)},
-	"fs/copy":            {fileFamily, simple(copyFile)},
-	"fs/open":            {fileFamily, prepareOpen},
-	"fs/readBlock":       {fileFamily, prepareReadBlock},
-	"fs/writeBlock":      {fileFamily, prepareWriteBlock},
-	"fs/close":           {fileFamily, prepareClose},
-	"fs/watchMissing":    {fileFamily, prepareWatchMissing},
+	"fs/readFile":        simple(fileFamily, readFile),
+	"fs/writeFile":       simple(fileFamily, writeFile),
+	"fs/createDirectory": simple(fileFamily, createDirectory),
+	"fs/getMetadata":     simple(fileFamily, getMetadata),
+	"fs/canonicalize":    simple(fileFamily, canonicalize),
+	"fs/readDirectory":   simple(fileFamily, readDirectory),
+	"fs/walk":            simple(fileFamily, walk),
+	"fs/remove":          simple(fileFamily, remove),
+	"fs/copy":            simple(fileFamily, copyFile),
+	"fs/open":            ordered(fileFamily, prepareOpen),
+	"fs/readBlock":       ordered(fileFamily, prepareReadBlock),
+	"fs/writeBlock":      ordered(fileFamily, prepareWriteBlock),
+	"fs/close":           ordered(fileFamily, prepareClose),
+	"fs/watchMissing":    ordered(fileFamily, prepareWatchMissing),
 
-	"http/request": {httpFamily, prepareHTTP},
+	"http/request": ordered(httpFamily, prepareHTTP),
 }
 
 // decode reads params; what is wrong with them is the client's fault.
@@ -69,26 +70,39 @@ func decode(raw json.RawMessage, into any) error {
 	return nil
 }
 
-// simple serves a method that has no order to keep.
-func simple[P any](serve func(context.Context, *connection, *P) (any, error)) func(*connection, json.RawMessage) (call, error) {
-	return func(c *connection, raw json.RawMessage) (call, error) {
-		params := new(P)
-		if err := decode(raw, params); err != nil {
-			return call{}, err
-		}
-		return call{do: func(ctx context.Context) (any, error) { return serve(ctx, c, params) }}, nil
+// ordered is a method of which something has to be done in the order of the requests.
+func ordered[P any](family string, prepare func(*connection, *P) (call, error)) method {
+	return method{
+		family: family,
+		decode: func(raw json.RawMessage) (any, error) {
+			params := new(P)
+			return params, decode(raw, params)
+		},
+		prepare: func(c *connection, params any) (call, error) { return prepare(c, params.(*P)) },
 	}
 }
 
-// unit serves a method without parameters.
-func unit(serve func(*connection) any) func(*connection, json.RawMessage) (call, error) {
-	return func(c *connection, raw json.RawMessage) (call, error) {
-		var none *struct{}
-		if err := decode(raw, &none); err != nil {
-			return call{}, err
+// simple is a method that has no order to keep.
+func simple[P any](family string, serve func(context.Context, *connection, *P) (any, error)) method {
+	return ordered(family, func(c *connection, params *P) (call, error) {
+		return call{do: func(ctx context.Context) (any, error) { return serve(ctx, c, params) }}, nil
+	})
+}
+
+// unit is a method without parameters.
+func unit(family string, serve func(*connection) any) method {
+	m := simple(family, func(_ context.Context, c *connection, _ *struct{}) (any, error) { return serve(c), nil })
+	m.decode = func(raw json.RawMessage) (any, error) {
+		var params *map[string]json.RawMessage
+		if err := decode(raw, &params); err != nil {
+			return nil, err
 		}
-		return call{do: func(context.Context) (any, error) { return serve(c), nil }}, nil
+		if params != nil && len(*params) > 0 {
+			return nil, invalidParams("invalid type: map, expected unit")
+		}
+		return new(struct{}), nil
 	}
+	return m
 }
 
 // done is the result of a method that has none.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"waldo/env"
@@ -157,7 +158,7 @@ func startError(err error) error {
 		return err
 	case errors.Is(err, fs.ErrNotExist):
 		kind = "spawnNotFound"
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, env.ErrIsDirectory):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
 		kind = "spawnPermissionDenied"
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: err.Error(), Data: []byte(`{"kind":"` + kind + `"}`)}

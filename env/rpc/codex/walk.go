@@ -30,7 +30,7 @@ type walkOptions struct {
 	MaxDirectories          uint64 `json:"maxDirectories"`
 	MaxEntries              uint64 `json:"maxEntries"`
 	FollowDirectorySymlinks bool   `json:"followDirectorySymlinks"`
-	PruneHiddenDirectories  *bool  `json:"pruneHiddenDirectories"`
+	PruneHiddenDirectories  bool   `json:"pruneHiddenDirectories,omitempty"`
 }
 
 type walkEntry struct {
@@ -142,31 +142,32 @@ func (w *walker) enter(ctx context.Context, directory walkDirectory) (below []wa
 	}
 	slices.SortFunc(entries, func(a, b env.Entry) int { return strings.Compare(nameOf(a), nameOf(b)) })
 	for _, entry := range entries {
+		mode := entry.Info.Mode
+		link := mode&fs.ModeSymlink != 0
+		if link {
+			target, err := w.files.Stat(ctx, entry.Path, true)
+			if err != nil { // as if it were not there
+				continue
+			}
+			mode = target.Mode
+		}
 		if w.looked++; w.looked > w.options.MaxEntries {
 			w.truncated = true
 			break
 		}
-		if entry.Err != nil {
+		switch {
+		case entry.Err != nil:
 			w.fail(entry.Path, entry.Err)
 			continue
-		}
-		mode := entry.Info.Mode
-		if mode&fs.ModeSymlink != 0 {
-			if !w.options.FollowDirectorySymlinks {
-				continue
-			}
-			target, err := w.files.Stat(ctx, entry.Path, true)
-			if err != nil || !target.Mode.IsDir() {
-				continue
-			}
-			mode = target.Mode
+		case link && !(w.options.FollowDirectorySymlinks && mode.IsDir()):
+			continue
 		}
 		switch {
 		case mode.IsRegular():
 			w.add(entry.Path, "file")
 		case mode.IsDir():
 			w.add(entry.Path, "directory")
-			hidden := yesIf(w.options.PruneHiddenDirectories) && strings.HasPrefix(nameOf(entry), ".")
+			hidden := w.options.PruneHiddenDirectories && strings.HasPrefix(nameOf(entry), ".")
 			if !hidden && directory.depth < w.options.MaxDepth {
 				below = append(below, walkDirectory{entry.Path, directory.depth + 1})
 			}
@@ -177,9 +178,6 @@ func (w *walker) enter(ctx context.Context, directory walkDirectory) (below []wa
 	}
 	return below, nil
 }
-
-// yesIf tells whether an option is on that is off by default.
-func yesIf(option *bool) bool { return option != nil && *option }
 
 func nameOf(entry env.Entry) string {
 	name, _ := entry.Path.Base()

@@ -2,7 +2,6 @@ package codex
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"slices"
@@ -31,16 +30,13 @@ type missingChanged struct {
 
 // missingWatch is the one watch that a connection may have: it tells once that what the client knows is true no more.
 type missingWatch struct {
+	id   uint64 // rises on a connection
 	stop context.CancelFunc
 	over chan struct{} // closed when nothing is told any more
 }
 
 // prepareWatchMissing replaces the connection's watch, in the order of the calls.
-func prepareWatchMissing(c *connection, raw json.RawMessage) (call, error) {
-	var params watchMissingParams
-	if err := decode(raw, &params); err != nil {
-		return call{}, err
-	}
+func prepareWatchMissing(c *connection, params *watchMissingParams) (call, error) {
 	paths := slices.Clone(params.Missing)
 	if params.Present != nil {
 		paths = append(paths, *params.Present)
@@ -52,9 +48,14 @@ func prepareWatchMissing(c *connection, raw json.RawMessage) (call, error) {
 		return call{}, invalidRequest("at most %d missing paths may be watched", maxMissing)
 	}
 	ctx, stop := context.WithCancel(c.ctx)
-	mine := &missingWatch{stop: stop, over: make(chan struct{})}
+	mine := &missingWatch{id: params.WatchID, stop: stop, over: make(chan struct{})}
 	c.mu.Lock()
 	before := c.watch
+	if before != nil && params.WatchID <= before.id {
+		c.mu.Unlock()
+		stop()
+		return call{do: func(context.Context) (any, error) { return watchMissingResult{}, nil }}, nil // it is older
+	}
 	c.watch = mine
 	c.mu.Unlock()
 	var w *staleness
