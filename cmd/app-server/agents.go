@@ -77,9 +77,10 @@ func agents(ctx context.Context, c *connection, out io.Writer, names []string, d
 			say("%v", warning)
 		}
 	}
-	if asJSON {
+	switch {
+	case asJSON:
 		err = printIndented(out, files)
-	} else {
+	case len(files) > 0 || errors.Join(failed...) == nil: // a heading above nothing says that there is nothing
 		err = printAgents(newStyle(out), files)
 	}
 	return errors.Join(append(failed, err)...)

@@ -21,7 +21,8 @@ func attachCommand(c *connection) *cobra.Command {
 
 A beginning of SESSION/ID will do where it is the only one; "ps" lists them. Attached is who types and paces; while
 somebody else does, attach only watches, unless --take makes it the one: then the other ends. At the start of a line
-~. detaches again; a watcher also leaves with Ctrl-C.`,
+~. detaches again; a watcher also leaves with Ctrl-C. The signals INT, TERM, HUP and QUIT go on to the process, unless
+you only watch.`,
 		Example: `  app-server attach -e tcp://127.0.0.1:7777 3f0c9a/shell
   app-server attach --watch 3f0`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"waldo/env"
@@ -41,7 +42,25 @@ connect_timeout_sec; and initialize_timeout_sec, lease_sec, skills.required. Pat
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(listCommand(c), addCommand(c), removeCommand(c), checkCommand(c))
+	command.SetHelpFunc(func(shown *cobra.Command, args []string) {
+		hideUnused(shown)
+		command.Root().HelpFunc()(shown, args)
+	})
 	return command
+}
+
+// hideUnused leaves out of a command's help the flags of all commands that it has no use for.
+func hideUnused(command *cobra.Command) {
+	command.InheritedFlags().VisitAll(func(flag *pflag.Flag) {
+		switch command.Name() {
+		case "add": // keeps what leads to the environment
+			flag.Hidden = flag.Name == "environment" || flag.Name == "install"
+		case "check":
+			flag.Hidden = flag.Name == "environment"
+		default:
+			flag.Hidden = true
+		}
+	})
 }
 
 // noName refuses -e where the environments themselves are the subject.
@@ -137,9 +156,9 @@ func printIndented(out io.Writer, value any) error {
 
 func addCommand(c *connection) *cobra.Command {
 	return &cobra.Command{
-		Use:   "add ID URL [flags] | add ID -- PROGRAM [ARG]...",
+		Use:   "add [flags] ID URL | ID -- PROGRAM [ARG]...",
 		Short: "Add an environment to environments.toml",
-		Long: `Add an environment to environments.toml, behind what is there. Nothing is connected to; "env check ID" does.
+		Long: `Add an environment at the end of environments.toml. Nothing is connected to; "env check ID" does that.
 
 URL is where an exec-server listens, or ssh://[USER@]BOX[:PORT]. PROGRAM is a command whose standard input and
 output an exec-server on stdio has. --token-file, --tls-pin, --tls-ca, --client-cert and --client-key are kept with
@@ -174,8 +193,11 @@ the URL; a token itself is never taken from the command line.`,
 				return err
 			}
 			defer r.Close()
-			if slices.ContainsFunc(r.List(), func(l registry.Listed) bool { return l.ID == e.ID }) {
-				return fmt.Errorf("environment %q is there already; to change it: %s env remove %s, or edit the file", e.ID, self(), e.ID)
+			switch there := slices.ContainsFunc(r.List(), func(l registry.Listed) bool { return l.ID == e.ID }); {
+			case there && e.ID == registry.Local:
+				return fmt.Errorf("environment %q is this machine; choose another id", e.ID)
+			case there:
+				return fmt.Errorf("environment %q is there already; to change it, edit %s, or first: %s env remove %s", e.ID, registry.FileName, self(), e.ID)
 			}
 			return r.AddToFile(e)
 		},

@@ -68,7 +68,7 @@ what went wrong on our side; 141 if our standard output was closed.`,
 	flags.BoolVar(&f.cleanEnv, "clean-env", false, "start from an empty environment")
 	flags.Var(newPeriod(&f.linger, 2*time.Second), "linger", "how long to wait, after the exit, for what still holds the output")
 	flags.BoolVar(&f.detach, "detach", false, "print SESSION/ID and leave it running")
-	flags.Var(newPeriod(&f.lease, 0), "lease", "how long it outlives our connection (default: the server's; with --detach the longest)")
+	flags.Var(newPeriod(&f.lease, 0), "lease", "how long it outlives our connection (default: the server's, as a rule 10m; with --detach the longest)")
 	flags.StringVar(&f.delivery, "delivery", "", `"lossless": unread output blocks it, or "latest": the oldest goes (default lossless; with --detach latest)`)
 	flags.StringVar(&f.id, "id", "", `what the process is called in its session (default "1")`)
 	flags.Var(newPeriod(&f.limits.WallClock, 0), "timeout", "end it after this time")

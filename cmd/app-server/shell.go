@@ -23,8 +23,8 @@ func shellCommand(c *connection) *cobra.Command {
 		Long: `Open a terminal with the login shell of an environment.
 
 At the start of a line ~. detaches, which leaves the shell running, and prints how to come back; ~? is help, ~~ types
-one ~. When the connection is lost, the shell is kept and found again; when the window here is closed, the shell is
-hung up. TERM, LANG and LC_* go along.`,
+one ~. When the connection is lost, the shell is kept and found again, for as long as --lease says; so it is once you
+have detached. When the window here is closed, the shell is hung up. TERM, LANG and LC_* go along.`,
 		Example: `  app-server shell
   app-server shell -e ssh://me@web.example
   app-server shell -e tcp://127.0.0.1:7777 -C src/project`,
@@ -35,7 +35,7 @@ hung up. TERM, LANG and LC_* go along.`,
 		},
 	}
 	command.Flags().StringVarP(&directory, "directory", "C", "", "directory to start in, as that machine writes it; relative to the home there (where that is this machine: to ours)")
-	command.Flags().Var(newPeriod(&lease, 0), "lease", "how long it outlives our connection (default: the server's)")
+	command.Flags().Var(newPeriod(&lease, 0), "lease", "how long it outlives our connection (default: the server's, as a rule 10m)")
 	return command
 }
 
