@@ -214,7 +214,7 @@ func TestUsageErrors(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	for _, c := range []struct{ command, want string }{
 		{"attach", "--lease duration   how long it outlives our connection (default: the longest that the server grants)\n"},
-		{"shell", "--lease duration     how long it outlives our connection (default: the server's)\n"},
+		{"shell", "--lease duration     how long it outlives our connection (default: the server's, as a rule 10m)\n"},
 		{"run", "for what still holds the output (default 2s)\n"},
 		{"run", "end it after this time\n"},
 		{"kill", "between the polite signal and the kill (default 5s)\n"},
