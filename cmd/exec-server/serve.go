@@ -180,7 +180,8 @@ func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen
 	if err != nil {
 		return err
 	}
-	server, err := rpc.NewServer(ctx, machine, rpc.ServerOptions{
+	counted := metered{machine, new(traffic)}
+	server, err := rpc.NewServer(ctx, counted, rpc.ServerOptions{
 		Name:     programName + " " + version,
 		MaxLease: s.maxLease,
 		Log:      log,
@@ -201,7 +202,7 @@ func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen
 		server.Close() //nolint:errcheck // returns nil
 		err = errors.Join(err, machine.Close())
 	}()
-	ways := doors(server, log)
+	ways := doors(server, counted, log)
 	if stdio {
 		return listen.ServeStdio(ctx, listen.Stdio(os.Stdin, os.Stdout), ways)
 	}
