@@ -44,8 +44,10 @@ type settings struct {
 	host      host.Options
 }
 
-func serveCommand() *cobra.Command {
-	var s settings
+func serveCommand() *cobra.Command { return serveCommandOf(new(settings)) }
+
+// serveCommandOf makes the command that fills s.
+func serveCommandOf(s *settings) *cobra.Command {
 	c := &cobra.Command{
 		Use:   programName,
 		Short: "Offer this machine's processes, terminals and files to clients elsewhere",
