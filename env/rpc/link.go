@@ -151,8 +151,13 @@ func (l *link) keep() {
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
 	last := time.Now()
+	var known *wire.Conn
+	var since time.Time
 	for {
 		conn, waiting := l.current()
+		if conn != known {
+			known, since = conn, time.Now()
+		}
 		if l.ctx.Err() != nil {
 			if conn != nil {
 				conn.CloseWith(context.Cause(l.ctx)) //nolint:errcheck // returns nil
@@ -164,7 +169,7 @@ func (l *link) keep() {
 		case <-l.ctx.Done():
 			continue
 		case <-conn.Done():
-			l.replace(conn, conn.Err())
+			l.replace(conn, time.Since(since), conn.Err())
 			last = time.Now()
 			continue
 		case <-ticker.C:
@@ -198,13 +203,20 @@ func (l *link) publish(conn *wire.Conn) {
 	l.changed = make(chan struct{})
 }
 
-// replace connects again after a loss, until the lease has ended.
-func (l *link) replace(lost *wire.Conn, why error) {
+// replace connects again after a loss, until the lease has ended. A server that ends what it has just accepted is not
+// besieged.
+func (l *link) replace(lost *wire.Conn, lived time.Duration, why error) {
 	l.publish(nil)
 	lost.Close() //nolint:errcheck // returns nil
 	l.options.Log.Info("connection lost", "error", why)
 	if l.options.Status != nil {
 		l.options.Status(why)
+	}
+	if lived < firstBackoff {
+		select {
+		case <-time.After(firstBackoff):
+		case <-l.ctx.Done():
+		}
 	}
 	deadline := time.NewTimer(l.lease())
 	defer deadline.Stop()
@@ -406,10 +418,10 @@ func failed(request wire.Request, tried bool, err error) error {
 
 // close ends the link and waits for the keeper and for the calls.
 func (l *link) close() {
+	l.cancel(fmt.Errorf("environment: %w", net.ErrClosed)) // first: it is what a closed link says
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	l.cancel(fmt.Errorf("environment: %w", net.ErrClosed))
 	l.tasks.Wait()
 }
 
