@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -426,6 +427,32 @@ func TestWritingAsAnother(t *testing.T) {
 	}
 }
 
+// A program that was just written can be started, whatever else is started at the same time.
+func TestWrittenProgramsRun(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	client := n.connect()
+	executable := fs.FileMode(0o755)
+	many(400, func(i int) {
+		program := fmt.Sprintf("%s/program-%d", n.home, i)
+		_, err := env.WriteFile(t.Context(), client, uriOf(t, program), []byte("#!/bin/sh\nexit 3\n"), env.WriteOptions{Permissions: &executable, Unsynced: true})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		p, err := client.Start(t.Context(), env.Command{Argv: []string{program}})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer p.Close()
+		<-p.Exited()
+		if exit, err := p.Exit(); err != nil || exit.Code != 3 {
+			t.Errorf("%d: %+v, %v", i, exit, err)
+		}
+	})
+}
+
 // A list has what is there, links that lead nowhere among it, whatever comes and goes meanwhile; no call follows links
 // that lead in circles or out.
 func TestListsAndLinks(t *testing.T) {
@@ -558,6 +585,116 @@ func TestDescriptions(t *testing.T) {
 	}
 	if _, err := env.WriteFile(t.Context(), client, uriOf(t, dir+"/empty"), nil, env.WriteOptions{Mode: env.Exclusive}); !errors.Is(err, fs.ErrExist) {
 		t.Error(err)
+	}
+}
+
+// agentsOf runs agents and returns the size and the path of each file that counts, and the exit code.
+func (n *network) agentsOf(args ...string) (files []string, code int) {
+	n.t.Helper()
+	command := n.through(append(append([]string{"agents"}, args...), "--json")...)
+	command.Stderr = &lockedBuffer{}
+	out, _ := command.Output() // the code tells
+	var list []struct {
+		Environment, URI, Path string
+		SizeBytes, UsedBytes   int64
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
+		n.t.Fatalf("agents %q: %v, %q, %s", args, err, out, command.Stderr)
+	}
+	for _, f := range list {
+		if f.URI != uriOf(n.t, f.Path).String() {
+			n.t.Errorf("agents %q: %+v", args, f)
+		}
+		files = append(files, fmt.Sprintf("%d/%d %s", f.UsedBytes, f.SizeBytes, f.Path))
+	}
+	return files, command.ProcessState.ExitCode()
+}
+
+// Which instructions count is decided by the tree as it is spelled, from the project's root down.
+func TestInstructionsThatCount(t *testing.T) {
+	t.Parallel()
+	n := newNetworkAsAnother(t)
+	w := filepath.Join(n.home, "w")
+	for path, text := range map[string]string{
+		"repo/.git/HEAD": "", "repo/AGENTS.md": "R", "repo/.wt/b/.git": "gitdir: /w/repo/.git/worktrees/b", "repo/.wt/b/AGENTS.md": "WT", "repo/.wt/b/src/x": "",
+		"repo/module/.git": "gitdir: ../.git/modules/module", "repo/module/AGENTS.md": "SUB", "repo/module/src/x": "",
+		"l/proj/.git/HEAD": "", "l/proj/AGENTS.md": "L", "p/AGENTS.md": "foreign", "p/real/in/x": "",
+		"big/.git/HEAD": "", "big/AGENTS.md": strings.Repeat("a", 32767) + strings.Repeat("é…", 20), "big/sub/AGENTS.md": "SUB",
+		"a/AGENTS.md": "0", "a/b/.git/HEAD": "", "a/b/AGENTS.md": "1", "a/b/c/AGENTS.override.md": "2o", "a/b/c/AGENTS.md": "2", "a/b/c/d/x": "",
+		"bare/AGENTS.md": "0", "bare/c/AGENTS.md": "1", "odd/.git/HEAD": "", "odd/AGENTS.md": "1", "odd/c/x": "",
+	} {
+		put(t, filepath.Join(w, path), text)
+	}
+	must(t, os.Symlink("../../p/real", w+"/l/proj/pkg"))
+	must(t, os.Mkdir(w+"/huge", 0o755))
+	must(t, os.WriteFile(w+"/huge/AGENTS.md", nil, 0o644))
+	must(t, unix.Mkfifo(w+"/odd/c/AGENTS.md", 0o644))
+	const huge = 1 << 40
+	if err := os.Truncate(w+"/huge/AGENTS.md", huge); err != nil {
+		t.Logf("no sparse files here: %v", err)
+	}
+	for directory, want := range map[string][]string{
+		"repo/.wt/b/src":  {"2/2 repo/.wt/b/AGENTS.md"},
+		"repo/module/src": {"3/3 repo/module/AGENTS.md"},
+		"l/proj/pkg/in":   {"1/1 l/proj/AGENTS.md"},
+		"big/sub":         {"32767/32867 big/AGENTS.md"},
+		"a/b/c/d":         {"1/1 a/b/AGENTS.md", "2/2 a/b/c/AGENTS.override.md"},
+		"bare/c":          {"1/1 bare/c/AGENTS.md"},
+		"odd/c":           {"1/1 odd/AGENTS.md"},
+		"huge":            {fmt.Sprintf("32768/%d huge/AGENTS.md", int64(huge))},
+	} {
+		if info, err := os.Stat(w + "/huge/AGENTS.md"); directory == "huge" && (err != nil || info.Size() != huge) {
+			continue
+		}
+		got, code := n.agentsOf("-C", filepath.Join(w, directory))
+		for i := range got {
+			got[i] = strings.Replace(got[i], w+"/", "", 1)
+		}
+		if code != 0 || !slices.Equal(got, want) {
+			t.Errorf("%s: exit code %d, %q, want %q", directory, code, got, want)
+		}
+	}
+	if resident := n.usage().resident; !withRace && resident > 100<<20 {
+		t.Errorf("the server takes %d bytes", resident)
+	}
+}
+
+// Each machine's files are its own, whatever is at the same path on another one.
+func TestFilesBelongToTheirMachine(t *testing.T) {
+	t.Parallel()
+	argv := []string{"unshare", "-m", "--propagation", "private"}
+	unshared(t, argv...)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	put(t, dir+"/elsewhere/AGENTS.md", "of this host")
+	put(t, dir+"/elsewhere/f", "of this host")
+	must(t, os.Symlink("elsewhere", dir+"/w")) // here a link, there a directory
+	n := newNetworkUnder(t, append(argv, "sh", "-c", `mount -t tmpfs none "$0" && mkdir -p "$0/w" && printf there >"$0/w/AGENTS.md" && exec "$@"`, dir))
+	t.Cleanup(func() { must(t, endDaemon(filepath.Join(n.home, "exec-server"))) })
+	before := sum(t, dir)
+	w := filepath.Join(dir, "w")
+	if got, code := n.agentsOf("-e", "local", "-C", w); code != 0 || !slices.Equal(got, []string{"5/5 " + w + "/AGENTS.md", "12/12 " + w + "/AGENTS.md"}) {
+		t.Errorf("agents: exit code %d, %q", code, got)
+	}
+	client := n.connect()
+	watch := observe(t, client, w, true)
+	source := filepath.Join(n.home, "f")
+	put(t, source, "new")
+	if code, said := n.copies(source, "REMOTE:"+w); code != 0 {
+		t.Errorf("cp: %s", said)
+	}
+	watch.await("created f", "modified f")
+	real, err := client.Canonicalize(t.Context(), uriOf(t, w+"/../w/f"))
+	if err != nil || real != uriOf(t, w+"/f") {
+		t.Errorf("%v, %v", real, err)
+	}
+	data, _, err := env.ReadFile(t.Context(), client, real, 100)
+	if err != nil || string(data) != "new" {
+		t.Errorf("%q, %v", data, err)
+	}
+	must(t, client.Remove(t.Context(), uriOf(t, w), env.RemoveOptions{Recursive: true}))
+	if after := sum(t, dir); after != before {
+		t.Error("files of this host have changed")
 	}
 }
 
@@ -854,7 +991,7 @@ func TestFileCallsLeaveNothing(t *testing.T) {
 		if cut > 0 {
 			stop = n.cutting(cut)
 		}
-		many(2400, func(i int) { each(t.Context(), client, i) })
+		many(1200, func(i int) { each(t.Context(), client, i) })
 		stop()
 		must(t, client.Goodbye(t.Context(), false))
 		client.Close()

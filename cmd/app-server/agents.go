@@ -7,13 +7,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"waldo/env"
 	"waldo/env/agentsmd"
 	"waldo/pathuri"
+	"waldo/wire/listen"
 )
 
 func agentsCommand(c *connection) *cobra.Command {
@@ -63,12 +66,22 @@ func agents(ctx context.Context, c *connection, out io.Writer, names []string, d
 	if len(names) == 0 {
 		names = []string{""}
 	}
+	if len(names) > 1 && c.access != (listen.DialOptions{}) {
+		if urls := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isURL(name) }); len(urls) > 1 {
+			return fmt.Errorf("of %d URLs, which one are --token-file and the like for? Name them with %s env add", len(urls), programName)
+		}
+	}
 	files := []agentsFile{}
 	own, err := ownAgents()
 	failed := []error{err}
 	files = append(files, own...)
 	for _, name := range names {
-		project, err := projectAgents(ctx, c, name, directory)
+		one := *c
+		one.name = name
+		if len(names) > 1 && !isURL(name) { // the flags are for the URL, and a token is no other server's business
+			one.access = listen.DialOptions{}
+		}
+		project, err := projectAgents(ctx, &one, directory)
 		failed = append(failed, err)
 		for _, doc := range project.Docs {
 			files = append(files, agentsFile{project.Environment, doc.Path, doc.Path.Display(), doc.Size, doc.Used})
@@ -124,11 +137,12 @@ func ownAgents() ([]agentsFile, error) {
 	return []agentsFile{{URI: uri, Path: uri.Display(), Size: info.Size(), Used: info.Size()}}, nil
 }
 
+// isURL tells whether an environment is named by how to reach it.
+func isURL(name string) bool { return strings.Contains(name, "://") }
+
 // projectAgents looks in one environment.
-func projectAgents(ctx context.Context, c *connection, name, directory string) (agentsmd.Project, error) {
-	one := *c
-	one.name = name
-	e, err := one.open(ctx, opening{})
+func projectAgents(ctx context.Context, c *connection, directory string) (agentsmd.Project, error) {
+	e, err := c.open(ctx, opening{})
 	if err != nil {
 		return agentsmd.Project{}, err
 	}
