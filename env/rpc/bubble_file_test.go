@@ -599,6 +599,46 @@ func TestManyHoles(t *testing.T) {
 	})
 }
 
+// A time that no JSON can say fails no call, least of all one that has had its effect.
+func TestDistantTimes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		machine, files := newFiles()
+		n := newNetwork(t, machine, ServerOptions{})
+		defer n.close()
+		c := n.client(ClientOptions{})
+		defer c.Close()
+		for _, year := range []int{-30000, 30000} {
+			distant := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+			path := below(fmt.Sprint("y", year))
+			if _, err := env.WriteFile(context.Background(), files, path, nil, env.WriteOptions{Modified: distant}); err != nil {
+				t.Fatal(err)
+			}
+			reader, err := c.Read(context.Background(), path, env.ReadOptions{})
+			if err != nil {
+				t.Fatalf("read: %v", err)
+			}
+			reader.Close()
+			for entry, err := range c.Walk(context.Background(), path, env.WalkOptions{}) {
+				if err != nil || !entry.Info.Modified.Equal(distant) {
+					t.Errorf("walked %v, %v", entry.Info.Modified, err)
+				}
+			}
+		}
+	})
+}
+
+// An argument list that was accepted can be listed.
+func TestLongArguments(t *testing.T) {
+	long := []string{"x", strings.Repeat("", 600<<10)} // each six bytes in JSON
+	line, err := json.Marshal(listed{Argv: wire.Texts(long)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(line) > maxLine {
+		t.Errorf("a line of %d bytes", len(line))
+	}
+}
+
 // A server is not idle while it holds something for a client that is away, and that ends with the lease.
 func TestHeldIsNotIdle(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ func serveRead(ctx context.Context, s *session, call *wire.Call) error {
 		return err
 	}
 	defer reader.Close() //nolint:errcheck // nothing was written
-	info := reader.Info()
+	info := crossing(reader.Info())
 	if err := call.Reply(reading{Info: &info}); err != nil {
 		return err
 	}

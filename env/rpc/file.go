@@ -80,7 +80,16 @@ func (f *files) Stat(ctx context.Context, path pathuri.URI, follow bool) (env.Fi
 }
 
 func serveStat(ctx context.Context, s *session, params statParams) (env.FileInfo, error) {
-	return s.filesOf(params.place).Stat(ctx, params.Path, params.Follow)
+	info, err := s.filesOf(params.place).Stat(ctx, params.Path, params.Follow)
+	return crossing(info), err
+}
+
+// crossing is info as it crosses the wire, where years have four digits: one in a file system may have more.
+func crossing(info env.FileInfo) env.FileInfo {
+	if year := info.Modified.Year(); year < 0 || year > 9999 {
+		info.Modified = time.Date(min(max(year, 0), 9999), 12, 31, 0, 0, 0, 0, time.UTC)
+	}
+	return info
 }
 
 // target is the result of readlink.

@@ -161,7 +161,11 @@ func (s *session) receiveUpload(ctx context.Context, call *wire.Call, operation 
 				return failed(errAbandoned)
 			}
 			u.ended = true
-			s.server.tasks.Go(func() { operation.finish(u.writer.Commit()) })
+			s.server.tasks.Go(func() {
+				written, err := u.writer.Commit()
+				written.Info = crossing(written.Info)
+				operation.finish(written, err)
+			})
 		}
 	}
 	return nil
