@@ -8,9 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
 )
 
 // away is how long every byte takes to the environment, and back.
@@ -168,6 +172,51 @@ func TestCopySurvivesTheNetwork(t *testing.T) {
 	for _, entry := range entries {
 		if strings.HasPrefix(entry.Name(), ".waldo-") {
 			t.Errorf("left behind: %s", entry.Name())
+		}
+	}
+}
+
+// TestCopyProgress: a terminal shows how far a copy is, and nothing of that when it is done.
+func TestCopyProgress(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	path, _ := noise(t, 4<<20)
+	bar := regexp.MustCompile(`\r *[0-9]+% \[=* *\] [^\r]* of 4\.0M  0 of 1 files  [^\r(]*\x1b\[K`)
+	line := regexp.MustCompile(`\r[^\r[]* of 4\.0M [^\r]*\x1b\[K`)
+	for name, test := range map[string]struct {
+		columns uint16
+		flags   []string
+		want    *regexp.Regexp
+		shown   bool
+	}{
+		"wide":   {columns: 100, want: bar, shown: true},
+		"narrow": {columns: 30, want: line, shown: true},
+		"quiet":  {columns: 100, flags: []string{"-q"}},
+	} {
+		n.proxy.SetRate(4 << 20)
+		command := n.through(slices.Concat([]string{"cp"}, test.flags, []string{path, ":" + name})...)
+		terminal, err := pty.StartWithSize(command, &pty.Winsize{Rows: 24, Cols: test.columns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, _ := io.ReadAll(terminal) // it ends with the command, by an error
+		terminal.Close()
+		if err := command.Wait(); err != nil {
+			t.Fatalf("%s: %v %q", name, err, said)
+		}
+		if !test.shown {
+			if len(said) != 0 {
+				t.Errorf("%s: it says %q", name, said)
+			}
+			continue
+		}
+		if !test.want.Match(said) || !strings.HasSuffix(string(said), "\r\x1b[K") {
+			t.Errorf("%s: it says %q", name, said)
+		}
+		for _, line := range strings.FieldsFunc(strings.ReplaceAll(string(said), "\x1b[K", ""), func(r rune) bool { return r == '\r' }) {
+			if len(line) >= int(test.columns) {
+				t.Errorf("%s: a line of %d columns: %q", name, len(line), line)
+			}
 		}
 	}
 }

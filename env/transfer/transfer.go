@@ -68,6 +68,7 @@ func Copy(ctx context.Context, from, to End, options Options) error {
 	if progress == nil {
 		progress = new(Progress)
 	}
+	progress.found.Store(false) // it may have been true of another copy
 	info, err := from.Files.Stat(ctx, from.Path, !options.Recursive)
 	if err != nil {
 		return err
@@ -83,10 +84,10 @@ func Copy(ctx context.Context, from, to End, options Options) error {
 		defer progress.found.Store(true)
 		return within(ctx, from, to.Path, options)
 	case !info.Mode.IsDir():
-		defer progress.found.Store(true)
 		progress.foundFiles.Add(1)
+		progress.foundBytes.Add(fileSize(info))
+		progress.found.Store(true)
 		if info.Mode&fs.ModeSymlink == 0 {
-			progress.foundBytes.Add(info.Size)
 			return c.file(ctx, from.Path, to.Path, info, nil)
 		}
 		target, err := from.Files.ReadLink(ctx, from.Path)
@@ -96,6 +97,14 @@ func Copy(ctx context.Context, from, to End, options Options) error {
 		return c.link(ctx, to.Path, target)
 	}
 	return c.tree(ctx, info.Version)
+}
+
+// fileSize is how much there is to copy of something that is no directory.
+func fileSize(info env.FileInfo) int64 {
+	if info.Mode.IsRegular() {
+		return info.Size
+	}
+	return 0
 }
 
 // same tells whether these are the same files. Those that cannot be compared are not.

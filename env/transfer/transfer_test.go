@@ -475,8 +475,8 @@ func TestUnderWay(t *testing.T) {
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		content := make(map[string]string)
-		for i := range 1000 {
-			content[fmt.Sprintf("/s/%d/%d", i/50, i)] = strings.Repeat("x", 200_000)
+		for i := range 800 {
+			content[fmt.Sprintf("/s/%d/%d", i/50, i)] = strings.Repeat("x", 70_000) // two chunks
 		}
 		source, target := posix(content), posix(nil)
 		stopped := errors.New("enough")
@@ -502,12 +502,12 @@ func TestCancel(t *testing.T) {
 		for _, line := range tree(t, target, "/t") {
 			if _, size, file := strings.Cut(line, "="); file {
 				files++
-				if size != "200000 bytes" {
+				if size != "70000 bytes" {
 					t.Errorf("a part of a file: %s", line)
 				}
 			}
 		}
-		if done, size := progress.Done(); done != files || size != files*200_000 || files == 0 {
+		if done, size := progress.Done(); done != files || size != files*70_000 || files == 0 {
 			t.Errorf("%d files and %d bytes counted, %d files there", done, size, files)
 		}
 	})
