@@ -182,7 +182,7 @@ func (p *process) follow(ctx context.Context, c *connection, a env.Process) {
 	err := p.relay(ctx, c, a)
 	a.Close() //nolint:errcheck // there is nothing to be done about it
 	switch {
-	case err == nil || ctx.Err() != nil:
+	case err == nil || ctx.Err() != nil || errors.Is(err, errUntold): // the connection that comes next goes on
 	case errors.Is(err, env.ErrFenced): // somebody else at this machine has it now: look on
 		p.resume(ctx, c)
 	default:
@@ -343,7 +343,7 @@ func (p *process) tellOutput(ctx context.Context, c *connection, channel env.Cha
 	s.keep(e)
 	p.tell()
 	s.mu.Unlock()
-	return c.peer.Notify(ctx, "process/output", outputNotification{p.id, e})
+	return c.notify(ctx, "process/output", outputNotification{p.id, e})
 }
 
 // tellExit numbers and tells the exit, once. p.telling is held.
@@ -358,7 +358,7 @@ func (p *process) tellExit(ctx context.Context, c *connection) error {
 	p.next++
 	p.tell()
 	s.mu.Unlock()
-	return c.peer.Notify(ctx, "process/exited", exitedNotification{ProcessID: p.id, Seq: p.exitSeq, ExitCode: p.code})
+	return c.notify(ctx, "process/exited", exitedNotification{ProcessID: p.id, Seq: p.exitSeq, ExitCode: p.code})
 }
 
 // tellClosed numbers and tells the end. p.telling is held.
@@ -382,7 +382,17 @@ func (p *process) tellClosed(ctx context.Context, c *connection) error {
 		})
 	}
 	s.mu.Unlock()
-	return c.peer.Notify(ctx, "process/closed", closedNotification{p.id, seq})
+	return c.notify(ctx, "process/closed", closedNotification{p.id, seq})
+}
+
+// errUntold says of something that was numbered and kept that the connection did not take it.
+var errUntold = errors.New("the client was not told")
+
+func (c *connection) notify(ctx context.Context, method string, params any) error {
+	if err := c.peer.Notify(ctx, method, params); err != nil {
+		return fmt.Errorf("%w: %w", errUntold, err)
+	}
+	return nil
 }
 
 type outputNotification struct {
