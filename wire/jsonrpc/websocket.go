@@ -225,6 +225,14 @@ type hijacker struct {
 	socket *socket
 }
 
+// WriteHeader answers a request that is no WebSocket as Codex's server does.
+func (h *hijacker) WriteHeader(status int) {
+	if status == http.StatusUpgradeRequired {
+		status = http.StatusBadRequest
+	}
+	h.ResponseWriter.WriteHeader(status)
+}
+
 // Hijack takes the connection from the HTTP server.
 func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()

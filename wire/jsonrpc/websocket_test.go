@@ -404,7 +404,7 @@ func TestAcceptRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusUpgradeRequired {
+	if answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("status %d", answer.StatusCode)
 	}
 }

@@ -2,11 +2,17 @@ package listen
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // exchange sends a request as it is and returns the answer.
@@ -177,4 +183,64 @@ func TestAllowedOriginsAreChecked(t *testing.T) {
 		}
 		wantErr(t, err, "allowed origin")
 	}
+}
+
+// Neither the right token nor a wrong one gets into a log or an answer, however it comes.
+func TestTokensAreNotRepeated(t *testing.T) {
+	const right, wrong = "tok-SENTINEL-123", "tok-SENTINEL-456"
+	var log lockedBuffer
+	file := write(t, filepath.Join(t.TempDir(), "token"), right, 0o600)
+	_, addr := start(t, "tcp://127.0.0.1:0", Options{
+		TokenFile: file,
+		Log:       slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}, allDoors)
+	address := fmt.Sprintf("127.0.0.1:%d", addr.Port)
+	for _, token := range []string{right, wrong} {
+		for _, message := range []string{
+			"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer " + token + "\r\n\r\n",
+			"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Basic " + token + "\r\n\r\n",
+			"GET /x?token=" + token + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+			"GET /x?token=" + token + " HTTP/1.1\r\nHost: elsewhere\r\nConnection: close\r\n\r\n",
+			"GET /x HTTP/1.1\r\nHost: localhost\r\nOrigin: " + token + "\r\n\r\n",
+			"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nSec-WebSocket-Protocol: " + token + "\r\n\r\n",
+			"GET /" + token + " nonsense\r\n\r\n",
+			"\x00" + token + "x\n",
+			"{" + token + "\n",
+			"\x16" + token,
+		} {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.SetDeadline(time.Now().Add(patience))
+			io.WriteString(c, message)
+			c.(*net.TCPConn).CloseWrite()
+			answer, _ := io.ReadAll(c) // a reset is an end too
+			c.Close()
+			if strings.Contains(string(answer), "SENTINEL") {
+				t.Errorf("%q is answered with %q", message, answer)
+			}
+		}
+	}
+	if text := log.String(); strings.Contains(text, "SENTINEL") || !strings.Contains(text, "refused a client") {
+		t.Errorf("the log is %s", text)
+	}
+}
+
+// lockedBuffer is a log that many write to.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

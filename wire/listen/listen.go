@@ -426,6 +426,7 @@ func (l *Listener) accept(start func(net.Conn)) {
 		c, err := l.ln.Accept()
 		if err == nil {
 			pause = first
+			tune(c)
 			start(c)
 			continue
 		}
