@@ -57,6 +57,7 @@ func (c *connection) Handle(_ context.Context, r *jsonrpc.Request) error {
 	}
 	if r.Method == "initialize" {
 		result, err := c.initialize(r)
+		c.count(r.Method, err)
 		if err != nil {
 			return c.peer.ReplyError(r.ID, answerOf(err))
 		}
@@ -79,9 +80,10 @@ func (c *connection) Handle(_ context.Context, r *jsonrpc.Request) error {
 		run, err = m.prepare(c, params)
 	}
 	if err == nil {
-		err = c.begin(r.ID, run)
+		err = c.begin(r, run)
 	}
 	if err != nil {
+		c.count(r.Method, err)
 		return c.peer.ReplyError(r.ID, answerOf(err))
 	}
 	return nil
@@ -115,7 +117,7 @@ func (c *connection) admit(family string) error {
 }
 
 // begin serves a call in a goroutine of its own.
-func (c *connection) begin(id jsonrpc.ID, run call) error {
+func (c *connection) begin(r *jsonrpc.Request, run call) error {
 	c.mu.Lock()
 	if c.calls >= maxCalls {
 		c.mu.Unlock()
@@ -130,14 +132,14 @@ func (c *connection) begin(id jsonrpc.ID, run call) error {
 		c.calls--
 		over := c.over
 		c.mu.Unlock()
-		switch {
-		case err != nil && over != nil:
+		if err != nil && over != nil {
 			err = over
-			fallthrough
-		case err != nil:
-			err = c.peer.ReplyError(id, answerOf(err))
-		default:
-			err = c.peer.Reply(id, result)
+		}
+		c.count(r.Method, err)
+		if err != nil {
+			err = c.peer.ReplyError(r.ID, answerOf(err))
+		} else {
+			err = c.peer.Reply(r.ID, result)
 		}
 		if run.then != nil {
 			run.then(c.ctx)
