@@ -241,7 +241,6 @@ func TestFencedInTheMiddleOfAnUpload(t *testing.T) {
 		machine, files := newFiles()
 		n := newNetwork(t, machine, ServerOptions{})
 		defer n.close()
-		var clients []*Client
 		var writers []env.FileWriter
 		for i := range 4 {
 			c := n.client(ClientOptions{Session: "s"})
@@ -253,7 +252,7 @@ func TestFencedInTheMiddleOfAnUpload(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			clients, writers = append(clients, c), append(writers, w)
+			writers = append(writers, w)
 			synctest.Wait()
 		}
 		for i, w := range writers {
