@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +44,28 @@ type settings struct {
 	access    listen.Options
 	codex     codexAccess
 	host      host.Options
+	stdin     io.Reader // what is to be read of it, if not all
+}
+
+// bufferedInput is an input of which something has been looked at.
+type bufferedInput struct {
+	io.Reader
+	io.Closer
+}
+
+// speaksLines looks whether what comes is JSON, which is served by this process alone: when its pipe ends, so does what
+// was begun through it.
+func speaksLines(in *bufio.Reader) bool {
+	for {
+		next, err := in.Peek(1)
+		switch {
+		case err != nil:
+			return false
+		case bytes.IndexByte([]byte(" \t\r\n"), next[0]) < 0:
+			return next[0] == '{'
+		}
+		in.Discard(1) //nolint:errcheck // it was seen
+	}
 }
 
 func serveCommand() *cobra.Command { return serveCommandOf(new(settings)) }
@@ -139,7 +163,11 @@ func (s *settings) serve(ctx context.Context) error {
 		return err
 	}
 	if stdio && !s.oneShot && daemonsWork {
-		return join(ctx, s.access.StateDir, os.Stdin, os.Stdout)
+		in := bufio.NewReader(os.Stdin)
+		if !speaksLines(in) {
+			return join(ctx, s.access.StateDir, in, os.Stdout)
+		}
+		s.stdin = in
 	}
 	return s.run(ctx, log, addresses, stdio)
 }
@@ -204,9 +232,16 @@ func (s *settings) run(ctx context.Context, log *slog.Logger, addresses []listen
 		server.Close() //nolint:errcheck // returns nil
 		err = errors.Join(err, machine.Close())
 	}()
-	ways := doors(server, counted, log)
+	ways, err := doors(ctx, server, counted, log)
+	if err != nil {
+		return err
+	}
 	if stdio {
-		return listen.ServeStdio(ctx, listen.Stdio(os.Stdin, os.Stdout), ways)
+		in := io.ReadCloser(os.Stdin)
+		if s.stdin != nil {
+			in = bufferedInput{s.stdin, os.Stdin}
+		}
+		return listen.ServeStdio(ctx, listen.Stdio(in, os.Stdout), ways)
 	}
 	var listeners []*listen.Listener
 	encrypted := slices.ContainsFunc(addresses, listen.Address.TLS)

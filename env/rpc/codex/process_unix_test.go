@@ -314,7 +314,7 @@ func TestCuts(t *testing.T) {
 	}
 	c.start("p", map[string]any{"pipeStdin": true}, "/bin/cat")
 	var sent []byte
-	cuts := 60
+	cuts := 30
 	if testing.Short() {
 		cuts = 10
 	}
@@ -386,7 +386,7 @@ func TestDetachedOutput(t *testing.T) {
 	if err := c.connect(); err != nil {
 		t.Fatal(err)
 	}
-	c.start("p", nil, "/bin/sh", "-c", "head -c 20000000 /dev/zero; echo >done")
+	c.start("p", nil, "/bin/sh", "-c", "head -c 8000000 /dev/zero; echo >done")
 	c.cut()
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		processes, err := r.door.env.Processes(t.Context())
@@ -413,7 +413,7 @@ func TestDetachedOutput(t *testing.T) {
 		closed = c.closed
 		c.mu.Unlock()
 	}
-	if len(c.output) != 20000000 || c.code != 0 {
+	if len(c.output) != 8000000 || c.code != 0 {
 		t.Errorf("%d bytes, exit code %d", len(c.output), c.code)
 	}
 }
