@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
 	"waldo/env"
-	"waldo/env/rpc"
 	"waldo/wire"
 	"waldo/wire/jsonrpc"
 )
@@ -61,9 +59,8 @@ func (c *connection) Handle(_ context.Context, r *jsonrpc.Request) error {
 		result, err := c.initialize(r)
 		c.count(r.Method, err)
 		if err != nil {
-			return c.refuse(r, err)
+			return c.peer.ReplyError(r.ID, answerOf(err))
 		}
-		c.door.server.CountCall(rpc.CodexDoor, r.Method, rpc.OK)
 		if err := c.peer.Reply(r.ID, result); err != nil {
 			return err
 		}
