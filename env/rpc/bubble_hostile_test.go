@@ -294,13 +294,6 @@ func TestEndInTheMiddle(t *testing.T) {
 		},
 		"drain":          func(n *network, c *Client) { n.server.Drain(context.Background()); c.Close() },
 		"client is gone": func(n *network, c *Client) { n.cut(true); time.Sleep(2 * time.Minute) },
-		"silence": func(n *network, c *Client) {
-			n.stall(true)
-			time.Sleep(5 * time.Minute)
-			n.stall(false)
-			n.cut(true)
-			c.Close()
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
