@@ -123,7 +123,7 @@ func TestDecode(t *testing.T) {
 		"cut":                  {in: `{"int"`, err: "ends in the middle"},
 		"cut literal":          {in: `{"bool":tr`, err: "ends in the middle"},
 		"comma":                {in: `{"int":1,}`, err: "where a key should be"},
-		"deep":                 {in: `{"raw":` + strings.Repeat("[", 128) + strings.Repeat("]", 128) + `}`, err: "nested deeper than 128"},
+		"deep":                 {in: `{"raw":` + strings.Repeat("[", 128) + strings.Repeat("]", 128) + `}`, err: "nested deeper than 127"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
