@@ -209,9 +209,9 @@ func (d *decoder) base64(v reflect.Value) error {
 	in := raw[1 : len(raw)-1]
 	if bytes.IndexByte(in, '\\') >= 0 {
 		in = unescape(in)
-	}
-	if i := bytes.IndexAny(in, "\r\n"); i >= 0 { // which the decoder would skip
-		return fmt.Errorf("invalid base64: a line break at %d", i)
+		if i := bytes.IndexAny(in, "\r\n"); i >= 0 { // which the decoder would skip
+			return fmt.Errorf("invalid base64: a line break at %d", i)
+		}
 	}
 	out := make([]byte, base64.StdEncoding.DecodedLen(len(in)))
 	n, err := base64.StdEncoding.Strict().Decode(out, in)

@@ -39,11 +39,15 @@ const defaultMaxMessage = 64 << 20
 // maxStart is how much of a message that is too long is kept for its id.
 const maxStart = 4 << 10
 
+// maxHint bounds what is taken for a message before it is known to be as long as the one before.
+const maxHint = 256 << 10
+
 // inbox gathers one incoming message.
 type inbox struct {
 	limit int
 	small [8 << 10]byte // shared by the messages that fit
 	b     []byte
+	hint  int  // how long the last message was that did not fit
 	long  bool // over the limit
 }
 
@@ -62,7 +66,7 @@ func (i *inbox) room() []byte {
 		return i.small[:]
 	}
 	if len(i.b) == cap(i.b) {
-		grown := make([]byte, len(i.b), 2*cap(i.b))
+		grown := make([]byte, len(i.b), max(2*cap(i.b), i.hint))
 		copy(grown, i.b)
 		i.b = grown
 	}
@@ -97,6 +101,7 @@ func (i *inbox) message() ([]byte, error) {
 	if cap(i.b) == len(i.small) {
 		return append(make([]byte, 0, len(i.b)), i.b...), nil
 	}
+	i.hint = min(len(i.b)+64, maxHint) // those of one kind are of one size
 	return i.b, nil
 }
 
