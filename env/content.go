@@ -3,6 +3,7 @@ package env
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 
 	"waldo/pathuri"
@@ -44,4 +45,41 @@ func WriteFile(ctx context.Context, files Files, path pathuri.URI, data []byte, 
 		return Written{}, err
 	}
 	return w.Commit()
+}
+
+// ReadEach is [Files].ReadFiles by as many calls of Read, for the machine itself.
+func ReadEach(ctx context.Context, files Files, paths []pathuri.URI, limit int64) iter.Seq2[FileContent, error] {
+	return func(yield func(FileContent, error) bool) {
+		for _, path := range paths {
+			if ctx.Err() != nil {
+				yield(FileContent{}, context.Cause(ctx))
+				return
+			}
+			data, info, err := ReadFile(ctx, files, path, limit)
+			content := FileContent{Path: path, Data: data, Info: info, Err: err}
+			content.Info.Version = ""
+			if err != nil {
+				content = FileContent{Path: path, Err: err}
+			}
+			if !yield(content, nil) {
+				return
+			}
+		}
+	}
+}
+
+// WriteEach is [Files].WriteFiles by as many calls of Write, for the machine itself.
+func WriteEach(ctx context.Context, files Files, contents []FileContent) (errs []error, err error) {
+	errs = make([]error, len(contents))
+	for i, file := range contents {
+		if ctx.Err() != nil {
+			return errs, context.Cause(ctx)
+		}
+		if mode := file.Options.Mode; mode != "" && mode != Replace {
+			errs[i] = fmt.Errorf("%w: write %q among others: mode %q, which cannot be done again", ErrInvalid, file.Path.Display(), mode)
+			continue
+		}
+		_, errs[i] = WriteFile(ctx, files, file.Path, file.Data, file.Options)
+	}
+	return errs, nil
 }

@@ -44,6 +44,12 @@ type Files interface {
 	// Write begins to write the file at path (followed, so that a link stays one). ctx covers the whole
 	// transfer. Errors may come with a later call on the writer.
 	Write(ctx context.Context, path pathuri.URI, options WriteOptions) (FileWriter, error)
+	// ReadFiles reads small files whole, many in one call: it yields each of paths in order, with what is wrong with
+	// it as its Err; more than limit bytes are ErrTooLarge. When a step yields an error the sequence has ended.
+	ReadFiles(ctx context.Context, paths []pathuri.URI, limit int64) iter.Seq2[FileContent, error]
+	// WriteFiles writes small files, many in one call, each as Write with Replace does: errs[i] is what is wrong with
+	// files[i]. All of it may be done again after a cut.
+	WriteFiles(ctx context.Context, files []FileContent) (errs []error, err error)
 
 	// Mkdir makes a directory. fs.ErrExist if there is something already; with Parents a directory is no error.
 	Mkdir(ctx context.Context, path pathuri.URI, options MkdirOptions) error
@@ -153,6 +159,8 @@ type WriteOptions struct {
 	// Permissions are the permission bits the file gets; nil keeps those that it has, and gives a new one what
 	// the machine gives new files.
 	Permissions *fs.FileMode
+	// KeepPermissions leaves a file that is there its own: Permissions are then for a new one.
+	KeepPermissions bool
 	// Modified is the time the file gets as that of its change; zero: now.
 	Modified time.Time
 	// Parents makes directories that are missing above it.
@@ -181,6 +189,15 @@ type Written struct {
 	Info FileInfo `json:"info"`
 	// InPlace says of a replaced file that it was written in place, so that a reader could see a part of it.
 	InPlace bool `json:"inPlace,omitempty"`
+}
+
+// FileContent is a small file with what is in it.
+type FileContent struct {
+	Path    pathuri.URI
+	Data    []byte
+	Info    FileInfo     // as it was read, without Version
+	Options WriteOptions // as it is to be written; Mode is Replace
+	Err     error        // why it was not read
 }
 
 // MkdirOptions say how a directory is made.

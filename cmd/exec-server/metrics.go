@@ -60,6 +60,14 @@ func (m metered) Write(ctx context.Context, path pathuri.URI, options env.WriteO
 	return m.files().Write(ctx, path, options)
 }
 
+func (m metered) ReadFiles(ctx context.Context, paths []pathuri.URI, limit int64) iter.Seq2[env.FileContent, error] {
+	return m.files().ReadFiles(ctx, paths, limit)
+}
+
+func (m metered) WriteFiles(ctx context.Context, contents []env.FileContent) ([]error, error) {
+	return m.files().WriteFiles(ctx, contents)
+}
+
 type meteredProcess struct {
 	env.Process
 	traffic *traffic
@@ -106,6 +114,27 @@ func (f meteredFiles) Write(ctx context.Context, path pathuri.URI, options env.W
 		return nil, err
 	}
 	return meteredWriter{w, f.traffic}, nil
+}
+
+func (f meteredFiles) ReadFiles(ctx context.Context, paths []pathuri.URI, limit int64) iter.Seq2[env.FileContent, error] {
+	return func(yield func(env.FileContent, error) bool) {
+		for content, err := range f.Files.ReadFiles(ctx, paths, limit) {
+			f.traffic.read.Add(int64(len(content.Data)))
+			if !yield(content, err) {
+				return
+			}
+		}
+	}
+}
+
+func (f meteredFiles) WriteFiles(ctx context.Context, contents []env.FileContent) ([]error, error) {
+	errs, err := f.Files.WriteFiles(ctx, contents)
+	for i, content := range contents {
+		if i < len(errs) && errs[i] == nil {
+			f.traffic.written.Add(int64(len(content.Data)))
+		}
+	}
+	return errs, err
 }
 
 type meteredReader struct {

@@ -45,7 +45,7 @@ func RunFiles(t *testing.T, open func(t *testing.T) FilesMachine) {
 		tests []filesTest
 	}{
 		{"describe", describeTests}, {"stat", statTests}, {"list", listTests}, {"walk", walkTests}, {"read", readTests},
-		{"write", writeTests}, {"change", changeTests}, {"copy", copyTests}, {"links", linkTests}, {"names", nameTests},
+		{"write", writeTests}, {"many", manyTests}, {"change", changeTests}, {"copy", copyTests}, {"links", linkTests}, {"names", nameTests},
 		{"within", withinTests}, {"context", contextTests}, {"watch", watchTests}, {"here", hereTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

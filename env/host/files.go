@@ -21,6 +21,16 @@ var _ env.Files = fileSystem{}
 // Within implements [env.Files].
 func (f fileSystem) Within(root pathuri.URI) env.Files { return fileSystem{f.Confined(root)} }
 
+// ReadFiles implements [env.Files].
+func (f fileSystem) ReadFiles(ctx context.Context, paths []pathuri.URI, limit int64) iter.Seq2[env.FileContent, error] {
+	return env.ReadEach(ctx, f, paths, limit)
+}
+
+// WriteFiles implements [env.Files].
+func (f fileSystem) WriteFiles(ctx context.Context, contents []env.FileContent) ([]error, error) {
+	return env.WriteEach(ctx, f, contents)
+}
+
 // Walk implements [env.Files].
 func (f fileSystem) Walk(ctx context.Context, root pathuri.URI, options env.WalkOptions) iter.Seq2[env.Entry, error] {
 	return func(yield func(env.Entry, error) bool) {

@@ -50,6 +50,14 @@ func (l *lineSender) addWith(ctx context.Context, appendLine func([]byte) ([]byt
 	return nil
 }
 
+// raw sends bytes behind the lines, soon.
+func (l *lineSender) raw(ctx context.Context, data []byte) error {
+	if l.lines = append(l.lines, data...); len(l.lines) >= linesPiece {
+		return l.flush(ctx)
+	}
+	return nil
+}
+
 // flush sends what waits.
 func (l *lineSender) flush(ctx context.Context) error {
 	err := l.call.Send(ctx, 0, l.lines)
@@ -102,28 +110,33 @@ func (l *lineReceiver) next(ctx context.Context, take func(line []byte) (more bo
 
 // callList makes a call that answers with a list of moderate length.
 func callList[T any](ctx context.Context, c *Client, request wire.Request) ([]T, error) {
-	return do(ctx, c.link, request, func(ctx context.Context, conn *wire.Conn) (list []T, err error) {
+	return do(ctx, c.link, request, func(ctx context.Context, conn *wire.Conn) ([]T, error) {
 		call, err := conn.Open(request)
 		if err != nil {
 			return nil, err
 		}
 		defer call.Close() //nolint:errcheck // returns nil
-		lines := lineReceiver{call: call}
-		size := 0
-		for more := true; more; {
-			more, err = lines.next(ctx, func(line []byte) (bool, error) {
-				if size += len(line); size > maxList {
-					return false, fmt.Errorf("%w: %s answers with over %d bytes", wire.TooLarge, request.Method, maxList)
-				}
-				var item T
-				err := json.Unmarshal(line, &item)
-				list = append(list, item)
-				return true, err
-			})
-			if err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
+		return receiveList[T](ctx, call)
 	})
+}
+
+// receiveList takes a list whole.
+func receiveList[T any](ctx context.Context, call *wire.Call) (list []T, err error) {
+	lines := lineReceiver{call: call}
+	size := 0
+	for more := true; more; {
+		more, err = lines.next(ctx, func(line []byte) (bool, error) {
+			if size += len(line); size > maxList {
+				return false, fmt.Errorf("%w: a list of over %d bytes", wire.TooLarge, maxList)
+			}
+			var item T
+			err := json.Unmarshal(line, &item)
+			list = append(list, item)
+			return true, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }

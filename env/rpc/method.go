@@ -28,6 +28,8 @@ const (
 	methodWalk          = "file.walk"
 	methodRead          = "file.read"
 	methodWrite         = "file.write"
+	methodReadMany      = "file.readMany"
+	methodWriteMany     = "file.writeMany"
 	methodMkdir         = "file.mkdir"
 	methodRemove        = "file.remove"
 	methodRename        = "file.rename"
@@ -57,6 +59,8 @@ var methods = map[string]func(context.Context, *session, *wire.Call) error{
 	methodWalk:          serveWalk,
 	methodRead:          serveRead,
 	methodWrite:         serveWrite,
+	methodReadMany:      serveReadMany,
+	methodWriteMany:     serveWriteMany,
 	methodMkdir:         once(serveMkdir),
 	methodRemove:        once(serveRemove),
 	methodRename:        once(serveRename),

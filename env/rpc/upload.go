@@ -24,6 +24,7 @@ type writeParams struct {
 	Modified    time.Time     `json:"modified,omitzero"`
 	Parents     bool          `json:"parents,omitempty"`
 	Unsynced    bool          `json:"unsynced,omitempty"`
+	Keep        bool          `json:"keepPermissions,omitempty"`
 }
 
 // writing is the HEAD of the answer to write: the bytes that the server holds of it, behind which the client goes on.
@@ -105,6 +106,8 @@ func (s *session) beginUpload(operation *operation, params writeParams) error {
 		Modified:    params.Modified,
 		Parents:     params.Parents,
 		Unsynced:    params.Unsynced,
+
+		KeepPermissions: params.Keep,
 	})
 	if err != nil {
 		release()
@@ -184,6 +187,7 @@ func (f *files) Write(ctx context.Context, path pathuri.URI, options env.WriteOp
 		Modified:    options.Modified,
 		Parents:     options.Parents,
 		Unsynced:    options.Unsynced,
+		Keep:        options.KeepPermissions,
 	}}
 	u := &outgoing{client: f.client, path: path, request: request}
 	u.ctx, u.cancel = context.WithCancelCause(ctx)

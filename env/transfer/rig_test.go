@@ -127,6 +127,10 @@ func (o *other) Read(ctx context.Context, path pathuri.URI, options env.ReadOpti
 	return reader, err
 }
 
+func (o *other) ReadFiles(ctx context.Context, paths []pathuri.URI, limit int64) iter.Seq2[env.FileContent, error] {
+	return env.ReadEach(ctx, o, paths, limit)
+}
+
 // failing is a reader that fails behind its first chunk.
 type failing struct {
 	env.FileReader

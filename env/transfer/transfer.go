@@ -1,7 +1,7 @@
 // Package transfer copies files and trees from one environment to another, or within one.
 //
-// It speaks to both ends through [env.Files] alone. Many small files are under way at once, so that a tree costs
-// the time of its bytes and not a round trip for each file.
+// It speaks to both ends through [env.Files] alone. Small files go many in one call, and much is under way at once, so
+// that a tree costs the time of its bytes and not a round trip, nor a call, for each file.
 package transfer
 
 import (
@@ -132,6 +132,7 @@ type copying struct {
 	progress *Progress
 	room     room
 	tasks    sync.WaitGroup
+	batch    batch // of small files, that grows during the walk
 
 	mu     sync.Mutex
 	errors []error
@@ -207,28 +208,13 @@ func (c *copying) inside(ctx context.Context, version string) (path pathuri.URI)
 
 // file copies one file, of a tree into the directory in.
 func (c *copying) file(ctx context.Context, from, to pathuri.URI, info env.FileInfo, in *directory) (err error) {
-	var there bool
-	var looking sync.WaitGroup
-	if c.sameKind() && !c.preserve && (in == nil || !in.made) {
-		looking.Go(func() {
-			_, err := c.to.Files.Stat(ctx, to, true)
-			there = err == nil
-		})
-	}
 	reader, err := c.from.Files.Read(ctx, from, env.ReadOptions{Holes: info.Allocated >= 0 && info.Allocated < info.Size})
-	looking.Wait()
 	if err != nil {
 		return err
 	}
 	defer reader.Close() //nolint:errcheck // nothing was written
-	options := env.WriteOptions{Unsynced: in != nil}
-	if c.sameKind() && !there {
-		bits := c.permissions(reader.Info().Mode)
-		options.Permissions = &bits
-	}
-	if c.preserve {
-		options.Modified = reader.Info().Modified
-	}
+	options := c.writeOptions(reader.Info())
+	options.Unsynced = in != nil
 	writer, err := c.to.Files.Write(ctx, to, options)
 	if err != nil {
 		return err

@@ -426,8 +426,9 @@ func TestHoles(t *testing.T) {
 // TestUnderWay: many files are under way at a time, and never too many, nor too large ones.
 func TestUnderWay(t *testing.T) {
 	for name, test := range map[string]struct{ files, size, want int }{
-		"small": {2000, 10, maxFiles},
-		"large": {80, 1 << 20, maxBytes / fileBytes},
+		"small":  {2000, 10, 2000/batchFiles + 1}, // of each batch one
+		"larger": {600, smallFile + 1, maxFiles},
+		"large":  {80, 1 << 20, maxBytes / fileBytes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

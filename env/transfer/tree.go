@@ -50,6 +50,7 @@ func (c *copying) tree(ctx context.Context, version string) error {
 	}
 	c.to.Files = c.to.Files.Within(c.to.Path)
 	directories, links, err := c.walk(ctx, root)
+	c.send(ctx)
 	c.tasks.Wait()
 	c.fail(err) // what was found is copied nevertheless
 	for _, l := range links {
@@ -72,11 +73,6 @@ func (c *copying) tree(ctx context.Context, version string) error {
 	c.tasks.Wait()
 	for _, d := range slices.Backward(hiding) {
 		c.fail(c.finish(ctx, d))
-	}
-	if ctx.Err() == nil {
-		if err := c.to.Files.Sync(ctx, c.to.Path); !errors.Is(err, errors.ErrUnsupported) {
-			c.fail(err)
-		}
 	}
 	return c.result(ctx)
 }
@@ -119,6 +115,10 @@ func (c *copying) walk(ctx context.Context, root *directory) (directories []*dir
 		case 0:
 			c.progress.foundFiles.Add(1)
 			c.progress.foundBytes.Add(entry.Info.Size)
+			if isSmall(entry.Info) {
+				c.add(ctx, small{entry.Path, to, entry.Info.Size, in})
+				continue
+			}
 			c.task(ctx, entry.Info.Size, func() error {
 				if !in.wait(ctx) {
 					return nil // its error has been told

@@ -88,6 +88,14 @@ func (r *reader) Close() error {
 }
 
 // Write implements env.Files.
+func (f files) ReadFiles(ctx context.Context, paths []pathuri.URI, limit int64) iter.Seq2[env.FileContent, error] {
+	return env.ReadEach(ctx, f, paths, limit)
+}
+
+func (f files) WriteFiles(ctx context.Context, contents []env.FileContent) ([]error, error) {
+	return env.WriteEach(ctx, f, contents)
+}
+
 func (f files) Write(ctx context.Context, path pathuri.URI, options env.WriteOptions) (env.FileWriter, error) {
 	if err := f.begin(ctx, "write", path); err != nil {
 		return nil, err
@@ -252,7 +260,7 @@ func (w *writer) Commit() (written env.Written, err error) {
 		}
 		w.node.changed()
 	}
-	if bits := w.options.Permissions; bits != nil {
+	if bits := w.options.Permissions; bits != nil && !(w.options.KeepPermissions && kind == env.Modified) {
 		w.node.mode = *bits & fs.ModePerm
 	}
 	if !w.options.Modified.IsZero() {

@@ -1,4 +1,5 @@
-// Package files works on this machine's file systems: it is env.Files, but for Walk.
+// Package files works on this machine's file systems: it is env.Files, but for walks and for
+// what is done to many files in one call.
 //
 // Nothing is looked at first and opened later. A call gets a handle of what it works on, or of the directory that
 // holds it, judges that handle and acts on it; so links and directories that are swapped meanwhile change which
@@ -31,6 +32,8 @@ var _ env.Files = struct {
 
 type added interface {
 	Within(root pathuri.URI) env.Files
+	ReadFiles(ctx context.Context, paths []pathuri.URI, limit int64) iter.Seq2[env.FileContent, error]
+	WriteFiles(ctx context.Context, contents []env.FileContent) ([]error, error)
 	Walk(ctx context.Context, root pathuri.URI, options env.WalkOptions) iter.Seq2[env.Entry, error]
 }
 

@@ -334,7 +334,7 @@ func (w *writer) commit() (status, error) {
 // setPermissions gives the file those it is to have, or those that it had.
 func (w *writer) setPermissions() error {
 	switch {
-	case w.options.Permissions != nil:
+	case w.options.Permissions != nil && !(w.options.KeepPermissions && w.old != nil):
 		bits := *w.options.Permissions & permissionBits
 		if w.temp != nil && w.old == nil {
 			if st, err := fileStatus(w.file); err == nil && st.mode == bits {
