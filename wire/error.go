@@ -47,7 +47,21 @@ const (
 )
 
 // Error is the code in words.
-func (c Code) Error() string { return strings.ReplaceAll(printable(string(c)), "_", " ") }
+func (c Code) Error() string {
+	if text, known := codeTexts[c]; known {
+		return text
+	}
+	return strings.ReplaceAll(printable(string(c)), "_", " ")
+}
+
+// codeTexts are the codes that are no words without an article.
+var codeTexts = map[Code]string{
+	IsDirectory:  "is a directory",
+	NotDirectory: "not a directory",
+	NotRegular:   "not a regular file",
+	NotEmpty:     "directory not empty",
+	Changed:      "changed meanwhile",
+}
 
 // Is reports whether target is the error of the standard library that means the same, so that an error made of a
 // code is the same on the end where it was made as on the other.

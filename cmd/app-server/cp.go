@@ -74,6 +74,7 @@ func cp(ctx context.Context, c *connection, out io.Writer, args []string, option
 		environments := &openEnvironments{connection: c, status: s.notice.status}
 		defer environments.close()
 		if !options.quiet && term.IsTerminal(int(os.Stderr.Fd())) {
+			s.notice.onConsole(sayBesideProgress, "")
 			stop := showProgress(&progress)
 			defer stop()
 		}

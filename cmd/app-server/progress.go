@@ -39,6 +39,12 @@ func showProgress(progress *transfer.Progress) (stop func()) {
 	}
 }
 
+// sayBesideProgress is say where a line about a copy may be on the terminal.
+func sayBesideProgress(format string, args ...any) {
+	fmt.Fprint(os.Stderr, "\r\x1b[K")
+	say(format, args...)
+}
+
 // progressLine says how far a copy is: a bar as wide as there is room for, bytes, files, rate, and the time left once
 // that can be known.
 func progressLine(progress *transfer.Progress, since time.Duration, columns int) string {

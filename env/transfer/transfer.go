@@ -79,7 +79,7 @@ func Copy(ctx context.Context, from, to End, options Options) error {
 	}
 	switch {
 	case info.Mode.IsDir() && !options.Recursive:
-		return fmt.Errorf("%w: %q; copy it recursively (-r)", env.ErrIsDirectory, from.Path.Display())
+		return fmt.Errorf("%q: %w; copy it recursively (-r)", from.Path.Display(), env.ErrIsDirectory)
 	case same(from.Files, to.Files):
 		defer progress.found.Store(true)
 		return within(ctx, from, to.Path, options)

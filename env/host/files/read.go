@@ -46,7 +46,7 @@ func (f *Files) Read(ctx context.Context, path pathuri.URI, o env.ReadOptions) (
 	r.text, _ = path.Native()
 	if o.Version != "" && o.Version != r.status.version() {
 		r.file.Close() //nolint:errcheck // only read
-		return nil, failure("read", r.text, coded{errors.New("the file is not what it was"), env.ErrChanged})
+		return nil, failure("read", r.text, coded{errors.New("the file has changed since it was opened; read it again"), env.ErrChanged})
 	}
 	if o.Offset > 0 {
 		if _, err := r.file.Seek(o.Offset, io.SeekStart); err != nil {
