@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is that of the next release.
-const version = "0.1.0-dev"
+// version is that of the next release; the linker sets it for a release itself (-X main.version=…).
+var version = "0.1.0-dev"
 
 const programName = "app-server"
 

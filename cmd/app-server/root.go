@@ -29,6 +29,8 @@ configured. Without -e it is the default of the configuration, else "local".`,
 		SilenceErrors: true,
 		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
+	root.Version = version
+	root.SetVersionTemplate(programName + " {{.Version}}\n")
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, command.CommandPath())
 	})

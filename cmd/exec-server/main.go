@@ -11,8 +11,8 @@ import (
 	"waldo/env/host/tree"
 )
 
-// version is that of the next release.
-const version = "0.1.0-dev"
+// version is that of the next release; the linker sets it for a release itself (-X main.version=…).
+var version = "0.1.0-dev"
 
 const programName = "exec-server"
 
@@ -43,6 +43,8 @@ func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.code
 
 func command() *cobra.Command {
 	root := serveCommand()
+	root.Version = version
+	root.SetVersionTemplate(programName + " {{.Version}}\n")
 	root.AddCommand(daemonCommand(), doctorCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
