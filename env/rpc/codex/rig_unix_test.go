@@ -1,3 +1,5 @@
+//go:build unix
+
 package codex
 
 import (
@@ -14,36 +16,26 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"waldo/env/host"
 	"waldo/env/host/proc"
-	"waldo/env/host/tree"
 	"waldo/env/rpc"
 	"waldo/pathuri"
 	"waldo/wire/jsonrpc"
 )
-
-func TestMain(m *testing.M) {
-	if err := errors.Join(tree.CloseInherited(), tree.DefaultSignals()); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // patience bounds what a test waits for.
 const patience = 30 * time.Second
 
 // rig is this machine behind a door.
 type rig struct {
-	*testing.T
+	testing.TB
 	door    *Door
 	server  *rpc.Server
 	dir     string
 	serving sync.WaitGroup
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -61,7 +53,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{T: t, door: door, server: server, dir: dir}
+	r := &rig{TB: t, door: door, server: server, dir: dir}
 	t.Cleanup(func() {
 		if err := errors.Join(machine.Close(), server.Close()); err != nil {
 			t.Error(err)
