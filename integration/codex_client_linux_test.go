@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"waldo/wire/wiretest"
 )
 
 // scriptedModel answers each request with the next list of items; "$SESSION" in them is the newest session of a terminal.
@@ -81,28 +83,76 @@ func TestCodexClient(t *testing.T) {
 				url := codexServer(t, environ, server, "--listen", "ws://127.0.0.1:0", "--no-auth")
 				environment = fmt.Sprintf("url=%q\n", url)
 			}
-			driveCodex(t, peer, home, environ, environment)
+			checkWork(t, driveCodex(t, peer, home, environ, environment, workScript(), func(string) {}))
 		})
 	}
 }
 
-func driveCodex(t *testing.T, peer, home string, environ []string, environment string) {
+// A connection that is cut in the middle of a command costs a real Codex nothing of its output.
+func TestCodexClientIsCut(t *testing.T) {
+	peer := codexPeer(t)
+	home := t.TempDir()
+	environ := append(slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CODEX_") }),
+		"CODEX_HOME="+filepath.Join(home, "codex"), "WALDO_HOME="+filepath.Join(home, "waldo"))
+	url := codexServer(t, environ, filepath.Join(programs(t), "exec-server"), "--listen", "ws://127.0.0.1:0", "--no-auth")
+	proxy := wiretest.NewProxy(t, strings.TrimPrefix(url, "ws://"))
+	pieces := 0
+	drive := driveCodex(t, peer, home, environ, fmt.Sprintf("url=\"ws://%s\"\n", proxy.Addr()), [][]map[string]any{
+		{toolCall(1, "exec_command", map[string]any{"cmd": "for i in $(seq 1 60); do echo line $i; sleep 0.1; done; exit 7", "yield_time_ms": 30000})},
+		{{"type": "message", "id": "msg_1", "role": "assistant", "content": []any{map[string]any{"type": "output_text", "text": "done"}}}},
+	}, func(method string) {
+		if method == "item/commandExecution/outputDelta" {
+			if pieces++; pieces%10 == 5 {
+				proxy.Cut()
+			}
+		}
+	})
+	var want strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&want, "line %d\n", i+1)
+	}
+	item := drive.items["c1"]
+	if item["aggregatedOutput"] != want.String() || item["exitCode"] != 7.0 {
+		t.Errorf("exit code %v, output %q", item["exitCode"], item["aggregatedOutput"])
+	}
+	if proxy.Accepted() < 4 {
+		t.Errorf("%d connections: nothing was cut", proxy.Accepted())
+	}
+}
+
+// drive is what came of a turn.
+type drive struct {
+	cwd    string
+	thread map[string]any
+	items  map[string]map[string]any
+	kinds  map[string]bool
+}
+
+const workPatch = "*** Begin Patch\n*** Add File: deep/patched.txt\n+patched\n*** Update File: made.txt\n@@\n-one\n+two\n*** End Patch\n"
+
+// workScript is a bit of everything.
+func workScript() [][]map[string]any {
+	return [][]map[string]any{
+		{toolCall(1, "exec_command", map[string]any{"cmd": "echo hello; pwd"})},
+		{toolCall(2, "exec_command", map[string]any{"cmd": "echo one > made.txt; cat made.txt; exit 3"})},
+		{toolCall(3, "exec_command", map[string]any{"cmd": `read -r line; echo "got:$line"`, "tty": true, "yield_time_ms": 500})},
+		{toolCall(4, "write_stdin", map[string]any{"session_id": "$SESSION", "chars": "typed\n", "yield_time_ms": 1000})},
+		{toolCall(5, "view_image", map[string]any{"path": "pix.png"})},
+		{toolCall(6, "exec_command", map[string]any{"cmd": "apply_patch <<'EOF'\n" + workPatch + "EOF\n"})},
+		{{"type": "message", "id": "msg_1", "role": "assistant", "content": []any{map[string]any{"type": "output_text", "text": "done"}}}},
+	}
+}
+
+// driveCodex has a Codex do one turn of a script in an environment; heard is called with each notification's method.
+func driveCodex(t *testing.T, peer, home string, environ []string, environment string, script [][]map[string]any, heard func(string)) drive {
+	t.Helper()
 	cwd := filepath.Join(home, "work")
 	for _, dir := range []string{cwd, filepath.Join(home, "codex")} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	patch := "*** Begin Patch\n*** Add File: deep/patched.txt\n+patched\n*** Update File: made.txt\n@@\n-one\n+two\n*** End Patch\n"
-	model := scriptedModel(t, [][]map[string]any{
-		{toolCall(1, "exec_command", map[string]any{"cmd": "echo hello; pwd"})},
-		{toolCall(2, "exec_command", map[string]any{"cmd": "echo one > made.txt; cat made.txt; exit 3"})},
-		{toolCall(3, "exec_command", map[string]any{"cmd": `read -r line; echo "got:$line"`, "tty": true, "yield_time_ms": 500})},
-		{toolCall(4, "write_stdin", map[string]any{"session_id": "$SESSION", "chars": "typed\n", "yield_time_ms": 1000})},
-		{toolCall(5, "view_image", map[string]any{"path": "pix.png"})},
-		{toolCall(6, "exec_command", map[string]any{"cmd": "apply_patch <<'EOF'\n" + patch + "EOF\n"})},
-		{{"type": "message", "id": "msg_1", "role": "assistant", "content": []any{map[string]any{"type": "output_text", "text": "done"}}}},
-	})
+	model := scriptedModel(t, script)
 	pixel, err := base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 	if err != nil {
 		t.Fatal(err)
@@ -155,6 +205,9 @@ func driveCodex(t *testing.T, peer, home string, environ []string, environment s
 				continue
 			}
 			params, _ := message["params"].(map[string]any)
+			if method, ok := message["method"].(string); ok {
+				heard(method)
+			}
 			switch {
 			case message["method"] == nil && message["id"] == float64(id):
 				return message
@@ -193,9 +246,6 @@ func driveCodex(t *testing.T, peer, home string, environ []string, environment s
 	})
 	fmt.Fprintln(stdin, `{"method":"initialized"}`)
 	thread := ask("thread/start", map[string]any{"environments": []any{map[string]any{"environmentId": "box", "cwd": cwd}}})
-	if !strings.Contains(fmt.Sprint(thread["instructionSources"]), "AGENTS.md") {
-		t.Errorf("the instructions were not found: %v", thread["instructionSources"])
-	}
 	ask("turn/start", map[string]any{
 		"threadId": thread["thread"].(map[string]any)["id"], "input": []any{map[string]any{"type": "text", "text": "go", "text_elements": []any{}}},
 	})
@@ -205,24 +255,33 @@ func driveCodex(t *testing.T, peer, home string, environ []string, environment s
 	if turn["status"] != "completed" {
 		t.Fatalf("the turn is %v: %v", turn["status"], turn)
 	}
+	return drive{cwd, thread, items, kinds}
+}
+
+// checkWork checks what came of workScript.
+func checkWork(t *testing.T, d drive) {
+	t.Helper()
+	if !strings.Contains(fmt.Sprint(d.thread["instructionSources"]), "AGENTS.md") {
+		t.Errorf("the instructions were not found: %v", d.thread["instructionSources"])
+	}
 	for _, want := range []struct {
 		id     string
 		output string
 		code   float64
 	}{
-		{"c1", "hello\n" + cwd + "\n", 0}, {"c2", "one\n", 3}, {"c3", "got:typed", 0},
+		{"c1", "hello\n" + d.cwd + "\n", 0}, {"c2", "one\n", 3}, {"c3", "got:typed", 0},
 	} {
-		item := items[want.id]
+		item := d.items[want.id]
 		if output, _ := item["aggregatedOutput"].(string); !strings.Contains(output, want.output) || item["exitCode"] != want.code {
 			t.Errorf("command %s: exit code %v, output %q", want.id, item["exitCode"], output)
 		}
 	}
-	if !kinds["imageView"] {
+	if !d.kinds["imageView"] {
 		t.Error("the image was not seen")
 	}
 	for name, want := range map[string]string{"made.txt": "two\n", "deep/patched.txt": "patched\n"} {
-		if content, err := os.ReadFile(filepath.Join(cwd, name)); err != nil || string(content) != want {
-			t.Errorf("%s holds %q, %v; item %v", name, content, err, items["c6"])
+		if content, err := os.ReadFile(filepath.Join(d.cwd, name)); err != nil || string(content) != want {
+			t.Errorf("%s holds %q, %v; item %v", name, content, err, d.items["c6"])
 		}
 	}
 }
