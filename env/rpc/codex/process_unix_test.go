@@ -417,3 +417,62 @@ func TestDetachedOutput(t *testing.T) {
 		t.Errorf("%d bytes, exit code %d", len(c.output), c.code)
 	}
 }
+
+// Many processes that print without pause leave room for small calls and for their own ends, and every message of theirs
+// comes, in order.
+func TestCrowd(t *testing.T) {
+	r := newRig(t)
+	c, _ := r.open("")
+	const crowd, calls = 50, 1000
+	next := make(map[string]uint64)
+	codes := make(map[string]int64)
+	closed := make(chan string, crowd)
+	c.mu.Lock()
+	c.seen = func(one told) {
+		var event processEvent
+		if err := json.Unmarshal(one.params, &event); err != nil {
+			t.Errorf("%s: %v", one, err)
+			return
+		}
+		if next[event.ProcessID]++; next[event.ProcessID] != event.Seq {
+			t.Errorf("%s of %s has the number %d, want %d", one.method, event.ProcessID, event.Seq, next[event.ProcessID])
+		}
+		switch one.method {
+		case "process/exited":
+			codes[event.ProcessID] = event.ExitCode
+		case "process/closed":
+			closed <- event.ProcessID
+		}
+	}
+	c.mu.Unlock()
+	for i := range crowd {
+		c.start(fmt.Sprint(i), nil, "/bin/sh", "-c", "while :; do echo something to be seen; done")
+	}
+	var calling sync.WaitGroup
+	for range 10 {
+		calling.Go(func() {
+			for range calls / 10 {
+				c.call("fs/getMetadata", map[string]any{"path": r.uri()}, nil)
+			}
+		})
+	}
+	calling.Wait()
+	for i := range crowd {
+		calling.Go(func() { c.call("process/terminate", map[string]any{"processId": fmt.Sprint(i)}, nil) })
+	}
+	calling.Wait()
+	for range crowd {
+		select {
+		case <-closed:
+		case <-time.After(patience):
+			t.Fatal("a process does not close")
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, code := range codes {
+		if code != 137 {
+			t.Errorf("process %s: exit code %d", id, code)
+		}
+	}
+}
