@@ -29,7 +29,7 @@ func TestCalls(t *testing.T) {
 			if err := client.Do(ctx, Request{Method: echoMethod}, nil); err != nil {
 				t.Error(err)
 			}
-			if err := client.Do(ctx, Request{Method: failMethod}, nil); !errors.Is(err, NotEmpty) || err.Error() != "directory not empty: as asked" {
+			if err := client.Do(ctx, Request{Method: failMethod}, nil); !errors.Is(err, NotEmpty) || err.Error() != "not empty: as asked" {
 				t.Errorf("fail: %v", err)
 			}
 			if err := client.Do(ctx, Request{Method: "nothing"}, nil); !errors.Is(err, errors.ErrUnsupported) {

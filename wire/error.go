@@ -59,7 +59,6 @@ var codeTexts = map[Code]string{
 	IsDirectory:  "is a directory",
 	NotDirectory: "not a directory",
 	NotRegular:   "not a regular file",
-	NotEmpty:     "directory not empty",
 	Changed:      "changed meanwhile",
 }
 

@@ -127,7 +127,7 @@ func TestErrorFields(t *testing.T) {
 	if got := FromError(err); got.Op != "rename" || got.Path != "/b" || got.Message != "copying: no" {
 		t.Errorf("%+v", got)
 	}
-	if text := (&Error{Code: NotEmpty}).Error(); text != "directory not empty" {
+	if text := (&Error{Code: NotEmpty}).Error(); text != "not empty" {
 		t.Errorf("an error without a message says %q", text)
 	}
 	if text := Code("new\x1b_one").Error(); text != `new\x1b one` {
