@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -29,30 +30,39 @@ func main() {
 	} else {
 		fmt.Printf("the race detector is left out: %s\n", why)
 	}
-	cmd := exec.Command("go", append(args, os.Args[1:]...)...)
+	r := newReport(os.Stdout)
+	err := r.run(append(args, os.Args[1:]...))
+	if again := slices.Sorted(maps.Keys(r.crashed)); len(again) > 0 && r.failed == 0 {
+		fmt.Printf("the race detector itself broke down, and no test failed; once more: %s\n", strings.Join(again, " "))
+		r.crashed = nil
+		err = r.run(append(args, again...))
+	}
+	r.end()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		os.Exit(exit.ExitCode())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(1)
+	case r.failed > 0:
+		os.Exit(1)
+	}
+}
+
+// run runs go and takes what it says.
+func (r *report) run(args []string) error {
+	cmd := exec.Command("go", args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "testreport:", err)
-		os.Exit(1)
+		return err
 	}
-	r := newReport(os.Stdout)
 	readErr := r.read(out)
-	err = cmd.Wait()
-	r.end()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && exit.ExitCode() > 0:
-		os.Exit(exit.ExitCode())
-	case err != nil || readErr != nil:
-		fmt.Fprintln(os.Stderr, "testreport:", errors.Join(err, readErr))
-		os.Exit(1)
-	case r.failed > 0:
-		os.Exit(1)
-	}
+	return errors.Join(cmd.Wait(), readErr)
 }
 
 // raceMissing says why the race detector cannot be built here, or "". It builds
@@ -72,6 +82,10 @@ func raceMissing() string {
 	return cmp.Or(text, err.Error())
 }
 
+// detectorFault begins what the race detector says when a check of its own fails, which happens with very many
+// goroutines. It is about no test.
+const detectorFault = "ThreadSanitizer: CHECK failed:"
+
 // event is one line of go test -json.
 type event struct {
 	Action     string
@@ -87,12 +101,13 @@ type report struct {
 	buffered                map[string]*bytes.Buffer // output of tests not yet ended, by package and test
 	order                   []string                 // keys of buffered, oldest first
 	blamed                  map[string]bool          // packages with a failed test
+	crashed                 map[string]bool          // packages that the race detector ended by a fault of its own; nil: it counts as any failure
 	skips                   []string
 	passed, failed, skipped int
 }
 
 func newReport(w io.Writer) *report {
-	return &report{w: w, buffered: map[string]*bytes.Buffer{}, blamed: map[string]bool{}}
+	return &report{w: w, buffered: map[string]*bytes.Buffer{}, blamed: map[string]bool{}, crashed: map[string]bool{}}
 }
 
 // read takes events until the end of the stream. A line that is not an event is
@@ -124,6 +139,9 @@ func (r *report) take(e event) {
 	case "build-output":
 		io.WriteString(r.w, e.Output)
 	case "output":
+		if r.crashed != nil && strings.HasPrefix(e.Output, detectorFault) {
+			r.crashed[e.Package] = true
+		}
 		if e.Test == "" {
 			// go test itself says PASS only with -v; the line with the time follows.
 			if e.Output != "PASS\n" {
@@ -159,14 +177,18 @@ func (r *report) take(e event) {
 		}
 		// What had not ended when its package failed: a panic, a time-out, or a
 		// package that did not build.
+		crashed := r.crashed[e.Package] && !r.blamed[e.Package]
 		for _, k := range slices.Clone(r.order) {
 			if strings.HasPrefix(k, e.Package+" ") {
 				r.show(k)
+				if crashed {
+					continue
+				}
 				r.failed++
 				r.blamed[e.Package] = true
 			}
 		}
-		if !r.blamed[e.Package] {
+		if !r.blamed[e.Package] && !crashed {
 			r.failed++
 		}
 	}

@@ -54,6 +54,25 @@ func TestReport(t *testing.T) {
 			last:   "0 passed, 1 failed, 0 skipped",
 		},
 		{
+			name: "a fault of the race detector is no test's, and is told",
+			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:1\\n"}
+{"Action":"output","Package":"p","Output":"FAIL\\tp\\t1s\\n"}
+{"Action":"fail","Package":"p"}
+`,
+			want: []string{"ThreadSanitizer", "FAIL\tp"},
+			last: "0 passed, 0 failed, 0 skipped",
+		},
+		{
+			name: "a fault of the race detector behind a failure",
+			in: `{"Action":"fail","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:1\\n"}
+{"Action":"fail","Package":"p"}
+`,
+			want:   []string{"ThreadSanitizer"},
+			failed: 2,
+			last:   "0 passed, 2 failed, 0 skipped",
+		},
+		{
 			name: "a package that does not build",
 			in: `{"ImportPath":"p","Action":"build-output","Output":"p.go:1: undefined: x\n"}
 {"ImportPath":"p","Action":"build-fail"}
