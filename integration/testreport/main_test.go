@@ -55,8 +55,8 @@ func TestReport(t *testing.T) {
 		},
 		{
 			name: "a fault of the race detector is no test's, and is told",
-			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:1\\n"}
-{"Action":"output","Package":"p","Output":"FAIL\\tp\\t1s\\n"}
+			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:1\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp\t1s\n"}
 {"Action":"fail","Package":"p"}
 `,
 			want: []string{"ThreadSanitizer", "FAIL\tp"},
@@ -65,7 +65,7 @@ func TestReport(t *testing.T) {
 		{
 			name: "a fault of the race detector behind a failure",
 			in: `{"Action":"fail","Package":"p","Test":"TestA"}
-{"Action":"output","Package":"p","Test":"TestB","Output":"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:1\\n"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:1\n"}
 {"Action":"fail","Package":"p"}
 `,
 			want:   []string{"ThreadSanitizer"},
