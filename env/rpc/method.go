@@ -104,7 +104,7 @@ func once[P, R any](serve func(context.Context, *session, P) (R, error)) func(co
 		if first {
 			// The operation is not the call's: a cut must not leave half of it.
 			s.server.working.Add(1)
-			s.server.tasks.Go(func() {
+			s.server.task(func() {
 				defer s.server.working.Add(-1)
 				result, err := serve(entry.ctx, s, params)
 				entry.finish(result, err)

@@ -210,6 +210,14 @@ func (s *Server) busy(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(processes, func(p env.ProcessInfo) bool { return p.State != env.Closed }), err
 }
 
+// task runs f for what the server does beside its calls. The lock is what orders it before the wait in Close, which
+// comes when the calls have ended.
+func (s *Server) task(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks.Go(f)
+}
+
 // relaying counts the attachments that are relayed.
 func (s *Server) relaying(delta int) {
 	s.mu.Lock()

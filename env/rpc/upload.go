@@ -114,7 +114,7 @@ func (s *session) beginUpload(operation *operation, params writeParams) error {
 		return err
 	}
 	operation.upload = &upload{writer: writer}
-	s.server.tasks.Go(func() {
+	s.server.task(func() {
 		defer release()
 		<-operation.ctx.Done()
 		operation.serving <- struct{}{} // whoever writes has noticed, too
@@ -164,7 +164,7 @@ func (s *session) receiveUpload(ctx context.Context, call *wire.Call, operation 
 				return failed(errAbandoned)
 			}
 			u.ended = true
-			s.server.tasks.Go(func() {
+			s.server.task(func() {
 				written, err := u.writer.Commit()
 				written.Info = crossing(written.Info)
 				operation.finish(written, err)
