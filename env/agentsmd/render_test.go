@@ -20,8 +20,8 @@ func TestRender(t *testing.T) {
 		}
 		return p
 	}
-	a := project("local", "/work/A/sub", "root A\n", "sub A")
-	b := project("devbox", "/work/B", "root B")
+	a := project("local", "/src/A/sub", "root A\n", "sub A")
+	b := project("devbox", "/src/B", "root B")
 	w := project("win", `C:\work`, "root W")
 	none := project("none", "/none")
 	const replaced = "These AGENTS.md instructions replace all previously provided AGENTS.md instructions.\n\n"
@@ -35,16 +35,16 @@ func TestRender(t *testing.T) {
 		{"nothing", " \n", []Project{none}, "", ""},
 		{"nothing at all", "", nil, "", ""},
 		{"home only", "home text\n", []Project{none}, "# AGENTS.md instructions", "home text"},
-		{"one environment", "home text\n", []Project{a}, "# AGENTS.md instructions for /work/A/sub",
+		{"one environment", "home text\n", []Project{a}, "# AGENTS.md instructions for /src/A/sub",
 			"home text\n\n--- project-doc ---\n\nroot A\n\n\nsub A"},
-		{"one environment and no home", "", []Project{a}, "# AGENTS.md instructions for /work/A/sub", "root A\n\n\nsub A"},
-		{"one that tells something", "home text", []Project{none, b, none}, "# AGENTS.md instructions for /work/B",
+		{"one environment and no home", "", []Project{a}, "# AGENTS.md instructions for /src/A/sub", "root A\n\n\nsub A"},
+		{"one that tells something", "home text", []Project{none, b, none}, "# AGENTS.md instructions for /src/B",
 			"home text\n\n--- project-doc ---\n\nroot B"},
 		{"one with other paths", "", []Project{w}, `# AGENTS.md instructions for C:\work`, "root W"},
 		{"two environments", "home text", []Project{a, none, b}, "# AGENTS.md instructions",
-			"home text\n\nfor `local` with root /work/A/sub\n\nroot A\n\n\nsub A\n\nfor `devbox` with root /work/B\n\nroot B"},
+			"home text\n\nfor `local` with root /src/A/sub\n\nroot A\n\n\nsub A\n\nfor `devbox` with root /src/B\n\nroot B"},
 		{"two with other paths, and no home", "", []Project{w, b}, "# AGENTS.md instructions",
-			"for `win` with root C:\\work\n\nroot W\n\nfor `devbox` with root /work/B\n\nroot B"},
+			"for `win` with root C:\\work\n\nroot W\n\nfor `devbox` with root /src/B\n\nroot B"},
 		{"text is not escaped", "<b> & </INSTRUCTIONS>", nil, "# AGENTS.md instructions", "<b> & </INSTRUCTIONS>"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
